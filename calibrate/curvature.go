@@ -74,6 +74,15 @@ func (c *Curvature) spectra(cov Covariance) (a, b spectrum, err error) {
 // Examples returns N, the number of examples summed.
 func (c *Curvature) Examples() int { return c.n }
 
+// moment returns the entry i ≤ j of A.
+func (c *Curvature) moment(i, j int) float64 {
+	if d := c.head.Dim(); c.structure != Full {
+		return c.a[i*d+j]
+	} else {
+		return c.a[packedRow(i, d)+j-i]
+	}
+}
+
 // G returns (1/N) Σ rrᵀ [K,K], the smaller Kronecker factor of J: its diagonal [K] if only that was summed, and
 // nil without the Fisher matrix.
 func (c *Curvature) G() []float64 {
@@ -129,6 +138,9 @@ func (c *Curvature) MeanEigenvalue(cov Covariance) (float64, error) {
 func (c *Curvature) ready(cov Covariance) error {
 	if err := cov.Validate(); err != nil {
 		return err
+	}
+	if cov == External {
+		return fmt.Errorf("the %s covariance is not computed from a curvature: want %s, %s or %s", cov, Hessian, Fisher, Sandwich)
 	}
 	if cov.NeedsFisher() && !c.fisher {
 		return fmt.Errorf("the %s covariance needs the Fisher matrix, which was not accumulated", cov)

@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/internal/option"
+	"github.com/mfgs/mfgs/internal/parallel"
 )
 
 // Damping is the rule for ε of H̃ = H + εI. The zero value is automatic.
@@ -118,6 +120,14 @@ func (c Candidate) beats(chosen Candidate) bool {
 	return c.Gain > math.Max(c.StdErr, resolution) && c.NLL < chosen.NLL
 }
 
+// choices are the posteriors to choose from.
+type choices struct {
+	head      layer.Head
+	product   parallel.Product
+	rhos      []float64                                              // relative dampings, the standard one first
+	posterior func(rho float64, f *layer.Affine) (*Posterior, error) // with the variances of mapped logits
+}
+
 // damped is a candidate with its posterior and the point of the least NLL.
 type damped struct {
 	Candidate
@@ -129,16 +139,15 @@ type damped struct {
 
 // tuneDamping tries dampings, and returns the chosen one and all candidates. It leaves the variances of the chosen
 // one in t. A candidate without a posterior is a warning, unless it is the first. done is called after each.
-func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Batch, o FitOptions, unit float64,
-	done func(),
+func (t *tuningSet) tuneDamping(ctx context.Context, c *choices, val *rows.Batch, o FitOptions, done func(),
 ) (chosen damped, tried []Candidate, warnings []string, err error) {
 	var base []float64               // NLL of each example, of the first
 	s2 := make([]float64, len(t.s2)) // of the chosen
-	for i, rho := range o.Damping.candidates(unit) {
+	for i, rho := range c.rhos {
 		if err := context.Cause(ctx); err != nil {
 			return chosen, nil, nil, err
 		}
-		post, err := c.mappedPosterior(o.Covariance, o.Damping.epsilon(rho, unit), t.affine)
+		post, err := c.posterior(rho, t.affine)
 		if err != nil {
 			if i == 0 {
 				return chosen, nil, nil, err
@@ -147,7 +156,7 @@ func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Bat
 			done()
 			continue
 		}
-		d, err := t.tuneAt(ctx, c, val, post, o.Lambda0)
+		d, err := t.tuneAt(ctx, c.product, val, post, o.Lambda0)
 		if err != nil {
 			return chosen, nil, nil, err
 		}
@@ -169,19 +178,21 @@ func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Bat
 
 // tuneAt finds the temperatures of the least NLL for a posterior. It leaves the posterior's variances and the values
 // at these temperatures in t.
-func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, post *Posterior,
+func (t *tuningSet) tuneAt(ctx context.Context, product parallel.Product, val *rows.Batch, post *Posterior,
 	lambda0 float64) (d damped, err error) {
 	of := post
 	if t.trained {
 		of = post.LeaveOneOut()
 	}
-	if err := of.forms(c.product, t.s2, t.leverage, val.Features, t.n); err != nil {
+	if err := of.forms(product, t.s2, t.leverage, val.Features, t.n); err != nil {
 		return d, err
 	}
 	d.posterior, d.Epsilon, d.median = post, post.Epsilon, median(t.s2)
 	// Temperatures are proportional to it, and meaningless beyond these bounds.
 	const least, most = 1e-50, 1e50
-	if !(d.median >= least && d.median <= most) {
+	if ok := d.median >= least && d.median <= most; !ok && post.Covariance == External {
+		return d, fmt.Errorf("the median logit variance of the validation data is %.3g, want %g to %g: the posterior does not fit these features", d.median, least, most)
+	} else if !ok {
 		return d, fmt.Errorf("the median logit variance of the validation data is %.3g at damping %.3g, want %g to %g: "+
 			"if all features or the curvature are nearly zero, give an absolute damping, such as 1", d.median, d.Epsilon, least, most)
 	}

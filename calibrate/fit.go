@@ -55,11 +55,10 @@ type Fitted struct {
 //
 // When ctx ends, Fit returns, at the latest after the inversion in progress.
 func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) (*Fitted, error) {
-	h := c.Head()
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if err := checkData(h, val, ood, &o); err != nil {
+	if err := checkData(c.head, val, ood, &o); err != nil {
 		return nil, err
 	}
 	unit, err := c.MeanEigenvalue(o.Covariance)
@@ -69,7 +68,58 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	if unit <= 0 && o.Damping.Absolute == 0 {
 		return nil, fmt.Errorf("the curvature is zero in float64, since every training probability is exactly 0 or 1: give an absolute damping, such as 1")
 	}
-	steps, done := len(o.Damping.candidates(unit))+1, 0
+	damped := func(rho float64, f *layer.Affine) (*Posterior, error) {
+		return c.mappedPosterior(o.Covariance, o.Damping.epsilon(rho, unit), f)
+	}
+	return fitChoices(ctx, &choices{c.head, c.product, o.Damping.candidates(unit), damped}, val, ood, o)
+}
+
+// A Gaussian over the last layer's weights that another program computed, such as package external reads.
+type Gaussian interface {
+	Head() layer.Head
+	// Posterior returns the posterior, of [External] covariance and without leverages. Its variances are those of
+	// logits that f, unless nil, maps.
+	Posterior(f *layer.Affine) (*Posterior, error)
+}
+
+// FitExternal is [Fit] for a posterior from elsewhere, which is not damped: temperatures and all that follows are tuned
+// as by Fit. Leverages are those of the features of c, whose curvature does not count.
+func FitExternal(ctx context.Context, g Gaussian, c *Curvature, val, ood *rows.Batch, o FitOptions) (*Fitted, error) {
+	o.Covariance, o.Damping = External, Damping{}
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	if g.Head() != c.head {
+		return nil, fmt.Errorf("the posterior is of the head %+v, the features of %+v", g.Head(), c.head)
+	}
+	if err := checkData(c.head, val, ood, &o); err != nil {
+		return nil, err
+	}
+	if err := c.ready(Hessian); err != nil {
+		return nil, err
+	}
+	var leverages Posterior
+	if err := c.setLeverageFull(&leverages); err != nil {
+		return nil, err
+	}
+	one := func(_ float64, f *layer.Affine) (*Posterior, error) {
+		p, err := g.Posterior(f)
+		if err == nil {
+			p.Leverage = leverages.Leverage
+		}
+		return p, err
+	}
+	f, err := fitChoices(ctx, &choices{c.head, c.product, []float64{0}, one}, val, ood, o)
+	if err == nil {
+		f.Candidates = nil // of damping
+	}
+	return f, err
+}
+
+// fitChoices is Fit for complete options.
+func fitChoices(ctx context.Context, c *choices, val, ood *rows.Batch, o FitOptions) (*Fitted, error) {
+	h := c.head
+	steps, done := len(c.rhos)+1, 0
 	if ood != nil {
 		steps++
 	}
@@ -86,7 +136,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	t, limit := s.t, s.limit
 	step()
 
-	chosen, tried, warnings, err := t.tuneDamping(ctx, c, val, o, unit, step)
+	chosen, tried, warnings, err := t.tuneDamping(ctx, c, val, o, step)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (c *Curvature) setLeverageFull(p *Posterior) error {
 	var trace float64
 	for i := range d {
 		for j := i; j < d; j++ {
-			*u.at(i, j) = c.a[packedRow(i, d)+j-i]
+			*u.at(i, j) = c.moment(i, j)
 		}
 		trace += *u.at(i, i)
 	}

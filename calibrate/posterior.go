@@ -16,6 +16,7 @@ const (
 	Hessian  Covariance = "hessian"  // H̃⁻¹
 	Fisher   Covariance = "fisher"   // J̃⁻¹
 	Sandwich Covariance = "sandwich" // H̃⁻¹JH̃⁻¹
+	External Covariance = "external" // of another program, see [FitExternal]
 )
 
 // NeedsFisher reports whether the covariance needs J, and so labels.
@@ -24,10 +25,10 @@ func (c Covariance) NeedsFisher() bool { return c == Fisher || c == Sandwich }
 // Validate reports an unknown covariance.
 func (c Covariance) Validate() error {
 	switch c {
-	case Hessian, Fisher, Sandwich:
+	case Hessian, Fisher, Sandwich, External:
 		return nil
 	}
-	return option.Errorf("%s %q, want hessian, fisher or sandwich", option.Covariance, c)
+	return option.Errorf("%s %q, want hessian, fisher, sandwich or external", option.Covariance, c)
 }
 
 // leverageDamping is relative to the mean eigenvalue of A.
@@ -39,7 +40,7 @@ type Posterior struct {
 	Head       layer.Head
 	Structure  Structure // Full or Kronecker
 	Covariance Covariance
-	Epsilon    float64 // ε, added to every eigenvalue
+	Epsilon    float64 // ε, added to every eigenvalue; 0 for External
 
 	// Affine, unless nil, is matrix scaling: the variances are those of the mapped logits.
 	Affine *layer.Affine
@@ -50,6 +51,9 @@ type Posterior struct {
 
 	// Kronecker: eigenvectors (in columns) and eigenvalues of A [D,D], [D] and of B [K,K], [K]; V [D,K], see
 	// invertKronecker. QB is nil if B is diagonal. Leverage [D] is 1/(λ_A + δ), one more column of V.
+	//
+	// An External posterior is not made of A and B: it has QA and V, any orthogonal directions of features and the
+	// variances along them, no eigenvalues, and Leverage [D,D] is (A + δI)⁻¹.
 	QA, LambdaA []float64
 	QB, LambdaB []float64
 	V           []float64
@@ -156,10 +160,17 @@ func (p *Posterior) formsFull(product parallel.Product, variances, leverages, x,
 	return quadratic(product, leverages, 1, x, p.Leverage, t, d)
 }
 
-// formsKronecker is formsFull for the Kronecker structure, where all are linear in u = (Q_Aᵀφ)².
+// formsKronecker is formsFull for the Kronecker structure, where all are linear in u = (Q_Aᵀφ)², but the leverages of
+// an External posterior.
 func (p *Posterior) formsKronecker(product parallel.Product, variances, leverages, x, u []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	rows := len(x) / d
+	if p.Covariance == External && leverages != nil {
+		if err := quadratic(product, leverages, 1, x, p.Leverage, u, d); err != nil {
+			return err
+		}
+		leverages = nil
+	}
 	if err := product.Multiply(u, x, p.QA, rows, d, d); err != nil {
 		return err
 	}

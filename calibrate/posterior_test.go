@@ -554,7 +554,7 @@ func TestBadPosteriorsAreRefused(t *testing.T) {
 			{c, Hessian, math.Inf(1), "damping +Inf"},
 			{c, Fisher, 1, "fisher covariance needs the Fisher matrix"},
 			{c, Sandwich, 1, "sandwich covariance needs the Fisher matrix"},
-			{c, "laplace", 1, `Covariance "laplace", want hessian, fisher or sandwich`},
+			{c, "laplace", 1, `Covariance "laplace", want hessian, fisher, sandwich or external`},
 			{empty, Hessian, 1, "no examples"},
 		} {
 			if _, err := test.c.Posterior(test.cov, test.epsilon); err == nil || !strings.Contains(err.Error(),

@@ -26,16 +26,8 @@ func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 	mean := make([]float64, d)
 	q := &layer.Quadratic{Forms: p.Head.Logits + 1}
 	var projection []float64 // [D,R], for augmented features
-	if p.Structure == Kronecker {
-		var trace float64
-		for _, l := range p.LambdaA {
-			trace += l
-		}
-		// Scaled so that the squares are of order one, whatever the unit of the features.
-		scale := 1.0
-		if trace > 0 {
-			scale = math.Exp2(-math.Round(math.Log2(trace/float64(d)) / 2))
-		}
+	if p.Structure == Kronecker && p.Covariance != External {
+		scale := unitScale(p.LambdaA)
 		projection, root = make([]float64, d*d), make([]float64, d*d)
 		for i := range d {
 			for j, l := range p.LambdaA {
@@ -55,7 +47,12 @@ func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 		if root, err = squareRoot(a, d); err != nil {
 			return nil, err
 		}
-		if projection, err = p.roots(); err != nil {
+		if p.Structure == Full {
+			projection, err = p.roots()
+		} else {
+			projection, q.Weights, err = p.projected(unitScale(diagonalOf(a, d)))
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -79,6 +76,30 @@ func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 	return q, nil
 }
 
+// projected returns the projection of an External posterior in the Kronecker structure, [D,2D]: the directions of V,
+// times scale, and a square root of the leverage matrix. The forms of its squares are weights [2D,K+1].
+func (p *Posterior) projected(scale float64) (projection, weights []float64, err error) {
+	k, d := p.Head.Logits, p.Head.Dim()
+	l, err := squareRoot(p.Leverage, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range d {
+		for _, v := range p.QA[i*d : (i+1)*d] {
+			projection = append(projection, v*scale)
+		}
+		projection = append(projection, l[i*d:(i+1)*d]...)
+	}
+	weights = make([]float64, 2*d*(k+1))
+	for i := range d {
+		for j, v := range p.V[i*k : (i+1)*k] {
+			weights[i*(k+1)+j] = v / (scale * scale)
+		}
+		weights[(d+i)*(k+1)+k] = 1
+	}
+	return projection, weights, nil
+}
+
 // weights joins V and the leverages. If a few of their rows give all others, it returns them as the product
 // reduction·weights.
 func (p *Posterior) weights() (reduction, weights []float64) {
@@ -93,6 +114,27 @@ func (p *Posterior) weights() (reduction, weights []float64) {
 		return left, right
 	}
 	return nil, weights
+}
+
+// unitScale returns the scale for which the squares of features with these second moments are of order one, whatever
+// their unit.
+func unitScale(moments []float64) float64 {
+	trace := 0.0
+	for _, v := range moments {
+		trace += v
+	}
+	if trace <= 0 {
+		return 1
+	}
+	return math.Exp2(-math.Round(math.Log2(trace/float64(len(moments))) / 2))
+}
+
+func diagonalOf(m []float64, n int) []float64 {
+	diagonal := make([]float64, n)
+	for i := range diagonal {
+		diagonal[i] = m[i*n+i]
+	}
+	return diagonal
 }
 
 // secondMoments recovers A from (A + δI)⁻¹.

@@ -18,14 +18,10 @@ func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training
 		t.W, t.B = widened(w), make([]float64, h.Logits)
 		copy(t.B, widened(b))
 	}
-	dim := h.Dim()
 	for i := range d {
 		for j := i; j < d; j++ {
-			at := i*dim + j
-			if c.structure == Full {
-				at = packedRow(i, dim) + j - i
-			}
-			t.Gram[i*d+j], t.Gram[j*d+i] = c.a[at], c.a[at]
+			v := c.moment(i, j)
+			t.Gram[i*d+j], t.Gram[j*d+i] = v, v
 		}
 	}
 	for g := range c.groups {

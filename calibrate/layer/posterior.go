@@ -11,7 +11,7 @@ type Temperatures struct {
 // logits at ensemble temperature 1, and the leverage. All are sums of squares, which lose little in float32:
 //
 //	z = (φ - Center)·Projection + Offset
-//	q_m = Σ_r z_r² (Reduction·Weights)_rm       with Weights: Kronecker, R = D
+//	q_m = Σ_r z_r² (Reduction·Weights)_rm       with Weights: Kronecker, R = D, or 2D of an external posterior
 //	q_m = Σ_j z_{mD+j}²                         Weights nil: full, R = M·D
 //
 // Reduction·Weights is V and the leverages. They are smooth functions of λ_A, so that S of their rows may give

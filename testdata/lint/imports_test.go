@@ -46,6 +46,7 @@ var imports = map[string][]string{
 	"calibrate/internal/*": {},
 	"calibrate/conformal":  {},
 	"calibrate/drift":      {},
+	"calibrate/external":   {"calibrate"},
 	"calibrate/meanfield":  {},
 	"calibrate/metrics":    {},
 	"calibrate/rows":       {},
