@@ -28,6 +28,7 @@ func (p *program) calibrate() *cli.Command {
 		Name:  "calibrate",
 		Usage: "calibrate a trained model, and write a bundle",
 		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC [--ood SPEC] --out DIR
+mfgs calibrate --model FILE --posterior FILE --val SPEC ... --out DIR
 mfgs calibrate --train-features SPEC --val-features SPEC ... --out DIR
 mfgs calibrate --shard I/N ... --out PART
 mfgs calibrate -f JOB.yaml [--out DIR]`,
@@ -35,6 +36,9 @@ mfgs calibrate -f JOB.yaml [--out DIR]`,
 tunes damping and temperatures on the validation data, and writes a bundle for eval, predict, serve and
 export. The network is not retrained. The validation data must not have been used in training. Keep
 separate test data for eval.
+
+--posterior takes a posterior that laplace-torch, vbll, SNGP or another program computed, in place of
+the curvature: --train is then only for OOD scores, and may be left out. The guide has the names.
 
 -f reads the settings from a file, so that a calibration can be reviewed before it runs. Paths in the
 file are relative to its folder. A bundle's own bundle.yaml repeats its calibration, and fails if the
@@ -171,7 +175,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibra
 	if err := readSettings(c, &config); err != nil {
 		return config, err
 	}
-	if err := cmp.Or(checkPaths(c, "model"), reportableHeldOut(c, &config)); err != nil {
+	if err := cmp.Or(checkPaths(c, "model", "posterior"), reportableHeldOut(c, &config)); err != nil {
 		return config, err
 	}
 	if !c.Bool("dry-run") {
@@ -227,7 +231,7 @@ func readFiles(c *cli.Context, config *calibration.Config, say func(string)) err
 // requiredData checks that data and output are given, and returns the shard. A shard needs only one of the sets.
 func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 	sets := []string{"train" + suffix, "val" + suffix}
-	if c.IsSet("head") && !c.IsSet("features") { // nothing is accumulated
+	if c.IsSet("head") && !c.IsSet("features") || c.IsSet("posterior") { // nothing need be accumulated
 		sets = sets[1:]
 	}
 	if text := c.String("shard"); c.IsSet("shard") {
@@ -295,8 +299,10 @@ func writeReport(w io.Writer, r *calibration.Report, noModel bool) error {
 		}
 	}
 	if !r.Head.Nonlinear {
-		f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
-		f.add("damping", dampingLine(r.Damping))
+		f.add("posterior", r.PosteriorLine())
+		if r.External == nil {
+			f.add("damping", dampingLine(r.Damping))
+		}
 	}
 	f.add("probabilities", r.Probabilities.Reason)
 	if line := classLine(&r.Validation); line != "" {

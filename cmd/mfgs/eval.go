@@ -170,7 +170,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	var f facts
 	f.add("bundle", e.Bundle.Path)
 	if e.Bundle.Structure != "" {
-		f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
+		f.add("posterior", e.Bundle.PosteriorLine())
 	}
 	f.add("probabilities", e.Bundle.Probabilities.Reason)
 	if n := len(e.Bundle.ClassFrequencies); n > 0 {

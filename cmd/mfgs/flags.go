@@ -130,8 +130,9 @@ func fileError(path string, err error) error {
 
 // pathKinds says what the path of a flag must be.
 var pathKinds = map[string]string{
-	"bundle": "the folder that calibrate wrote",
-	"model":  "the ONNX file of the network",
+	"bundle":    "the folder that calibrate wrote",
+	"model":     "the ONNX file of the network",
+	"posterior": "the safetensors file of another program's posterior",
 }
 
 // checkPaths returns an error that names the flag if its path does not exist.

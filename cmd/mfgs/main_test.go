@@ -26,8 +26,11 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
+	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -147,6 +150,23 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		data, err := os.ReadFile(filepath.Join(moduleTestdata, args[0]))
 		ts.Check(err)
 		ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o666))
+	},
+	// posterior MODEL FILE: a diagonal posterior of the model's last layer, with its weights.
+	"posterior": func(ts *testscript.TestScript, neg bool, args []string) {
+		model, err := onnx.Open(ts.MkAbs(args[0]))
+		ts.Check(err)
+		defer model.Close()
+		h, err := head.Find(model, head.Options{})
+		ts.Check(err)
+		w, b, err := h.Weights()
+		ts.Check(err)
+		variances := slices.Repeat([]float32{0.01}, len(w)+len(b))
+		var file bytes.Buffer
+		ts.Check(safetensors.Encode(&file, []safetensors.Tensor{
+			{Name: "covariance", Shape: []int{len(variances)}, Data: variances},
+			{Name: "weight", Shape: []int{h.Logits, h.Features}, Data: w}, {Name: "bias", Shape: []int{len(b)}, Data: b},
+		}, nil))
+		ts.Check(os.WriteFile(ts.MkAbs(args[1]), file.Bytes(), 0o666))
 	},
 	// pngs SPEC DIR [unlabelled]: the images of an IDX file as PNG files, in a folder a class.
 	"pngs": func(ts *testscript.TestScript, neg bool, args []string) {

@@ -70,6 +70,8 @@ var (
 
 func fitSettings() []setting {
 	return []setting{
+		{&cli.StringFlag{Name: "posterior", Category: fitFlags, Usage: "`FILE` posterior of another program over the last layer's weights, as safetensors: of laplace-torch, vbll, SNGP, or a covariance [computed from --train]"},
+			func(c *calibration.Config) any { return &c.Posterior }},
 		{choiceFlag("covariance", fitFlags, "`NAME` how the posterior covariance is computed: "+alternatives(covariances)+" [hessian]", "", covariances),
 			func(c *calibration.Config) any { return &c.Covariance }},
 		{choiceFlag("structure", fitFlags, "`NAME` structure of the curvature matrix: "+alternatives(structures)+" [auto: full if it is small, else Kronecker-factored]", "", structures),

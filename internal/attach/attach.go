@@ -95,6 +95,7 @@ func FindHead(model *onnx.Model, want bundle.Head) (*onnx.Model, *head.Head, err
 	if h.Steps != want.Steps {
 		return nil, nil, fmt.Errorf("the model's head has %d axes of steps, want %d as calibrated: give the calibrated model", h.Steps, want.Steps)
 	}
+	h.Bias = h.Bias || want.Bias // of 0, which exporters leave out: a posterior may have its variance
 	if got, want := h.Head, want.Head; got != want {
 		return nil, nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, want %d, %d, %t and %s as calibrated: give the calibrated model",
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)

@@ -57,6 +57,7 @@ const (
 	OODScore            Name = "OODScore"
 	Out                 Name = "Out"
 	Output              Name = "Output"
+	Posterior           Name = "Posterior"
 	PrecomputedFeatures Name = "PrecomputedFeatures"
 	Preprocess          Name = "Preprocess"
 	Prior               Name = "Prior"
@@ -78,8 +79,8 @@ const (
 var All = []Name{
 	Alpha, Alphabet, Approximate, Batch, Bins, Cache, ClassConditional, Classes, Confidence, Covariance, Damping,
 	FalseAlarm, Features, Fix, Force, KeepClass, KeepCurvature, Kind, Limit, Link, Logits, MaxBad, MaxBody, Methods,
-	Model, NoModel, NoProbe, OOD, OODScore, Out, Output, PrecomputedFeatures, Preprocess, Prior, Provider, Resume,
-	Sets, Shard, State, Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
+	Model, NoModel, NoProbe, OOD, OODScore, Out, Output, Posterior, PrecomputedFeatures, Preprocess, Prior, Provider,
+	Resume, Sets, Shard, State, Structure, TargetCoverage, TargetError, Threads, Train, Val, ValOOD,
 }
 
 // wordEnd matches the boundary between two words of a name.

@@ -22,7 +22,7 @@ var Stable = map[string][]string{
 	"wrap": nil, "wrap/calibration": nil, // all
 
 	"wrap/bundle": {
-		"ChoiceInfo", "ClassFrequency", "Damping", "Figures", "Head", "Validation", "Preprocessing", "PreprocessSource", "PriorEstimate", "Proof", "Reference",
+		"ChoiceInfo", "ClassFrequency", "Damping", "External", "Figures", "Head", "Validation", "Preprocessing", "PreprocessSource", "PriorEstimate", "Proof", "Reference",
 		"Role", "ScoreInfo", "Settings", "Summary", "TemperatureInfo",
 	},
 	"calibrate": {
@@ -30,6 +30,7 @@ var Stable = map[string][]string{
 	},
 	"calibrate/conformal": {"Decisions", "Plan", "Rule", "Score", "Sets"},
 	"calibrate/drift":     {"Reference"},
+	"calibrate/external":  {"Form"},
 	"calibrate/layer":     {"Head", "Link", "Temperatures"},
 	"calibrate/metrics":   {"Difference", "InDomain", "Interval", "OOD", "Recommendation", "Recommended"},
 	"calibrate/rows":      {"Shard"},

@@ -85,8 +85,15 @@
 //	bytes                      true: bytes were turned into numbers, see below       –  (2)
 //	settings                   of the calibration: see the fields of [Settings]      –  (2)
 //	covariance                 hessian, fisher or sandwich                           1   2
+//	                           or external                                           –  (2)
 //	structure                  full or kron                                          1   2
-//	damping                    ε, which was added to every eigenvalue                1   2
+//	external_posterior         with covariance external, the file it was read from   –  (2)
+//	  file, sha256             its path as given, and its hash                       –   2
+//	  program                  laplace-torch, vbll or sngp, see package external     –  (2)
+//	  form                     diagonal, kron, shared, per-logit or full             –   2
+//	  weights                  true: it had the weights of the model's layer         –  (2)
+//	damping                    ε, which was added to every eigenvalue; left out
+//	                           with external_posterior                               1   2
 //	  rule                     the setting: auto, a number or rel:NUMBER             1   2
 //	  epsilon                  ε > 0                                                 1   2
 //	  rho                      ε over the mean eigenvalue, 0 where that is zero      1   2
@@ -282,6 +289,10 @@
 //	kron       lambda_B  [K]      its eigenvalues, ≥ 0
 //	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
+//
+// With covariance external and structure kron, the columns of Q_A are any orthonormal directions; lambda_A, Q_B and
+// lambda_B are left out; and leverage is [D,D], as with structure full. The role train of datasets then has the data
+// whose features A is of, which may be those of val.
 //
 // Without a linear layer there are none of these. With matrix scaling, covariances and variances are those of the
 // mapped logits, Ma+b with M = diag(scale) + left right, and there are also, with R = min(K, 32) for softmax

@@ -175,6 +175,8 @@ var invalidManifests = []struct {
 	{"unknown covariance", "covariance: hessian", "covariance: jacobian", ErrField, "jacobian"},
 	{"structure left open", "structure: full", "structure: auto", ErrField, "auto"},
 	{"unknown damping rule", "rule: auto", "rule: much", ErrField, "much"},
+	{"an external covariance from nowhere", "\ncovariance: hessian", "\ncovariance: external", ErrField, "covariance is external, and external_posterior is there: false"},
+	{"an external posterior beside a covariance", "batch: 64", "batch: 64\nexternal_posterior: {file: p, form: full}", ErrField, "covariance is hessian, and external_posterior is there: true"},
 	{"no damping rule", "rule: auto", "rule: \"\"", ErrField, "damping.rule is missing"},
 	{"no damping", "epsilon: 0.125", "epsilon: 0", ErrField, "damping.epsilon"},
 	{"negative rho", "rho: 1\n", "rho: -1\n", ErrField, "damping.rho"},

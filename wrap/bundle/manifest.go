@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/external"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -68,6 +69,9 @@ type Manifest struct {
 	Covariance calibrate.Covariance `yaml:"covariance,omitempty"` // set by Write
 	Structure  calibrate.Structure  `yaml:"structure,omitempty"`  // full or kron; set by Write
 	Damping    Damping              `yaml:"damping,omitempty"`
+	// External describes the posterior of the covariance [calibrate.External], which another program computed and which
+	// has no damping; else nil.
+	External *External `yaml:"external_posterior,omitempty"`
 
 	// Probabilities says which method's probabilities are predicted. Nil in format 1: mf0.
 	Probabilities *calibrate.Choice `yaml:"probabilities,omitempty,flow"`
@@ -170,6 +174,16 @@ type Head struct {
 	Kind head.Kind `yaml:"kind,omitempty" json:"kind,omitempty"`
 	// Decoding is how text is read, for the kind [head.CTC].
 	Decoding *head.Decoding `yaml:"decoding,omitempty" json:"decoding,omitempty"`
+}
+
+// External is a posterior that another program computed.
+type External struct {
+	File    string        `yaml:"file" json:"file"`                           // as given on the command line
+	SHA256  string        `yaml:"sha256" json:"sha256"`                       // of the file
+	Program string        `yaml:"program,omitempty" json:"program,omitempty"` // "" for a file with the names of none
+	Form    external.Form `yaml:"form" json:"form"`                           // of the covariance
+	// Weights says that the file had the mean of the weights, and that the model's layer has the same.
+	Weights bool `yaml:"weights,omitempty" json:"weights"`
 }
 
 // Damping says how ε was chosen.
@@ -390,26 +404,27 @@ type Proof struct {
 
 // comments stand above the fields of a manifest.
 var comments = map[string]string{
-	"format":            "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
-	"model":             "The network: sha256 is that of the calibrated file, file the copy in this folder.",
-	"head":              "What gives the logits: the last layer, W·features + b, or none of that kind (nonlinear).",
-	"preprocess":        "How images become the input tensor; unknown if it is left out.",
-	"settings":          "The settings of the calibration.",
-	"covariance":        "The posterior covariance: its kind and structure.",
-	"damping":           "Added to every eigenvalue; rho is epsilon divided by the mean eigenvalue.",
-	"probabilities":     "Which probabilities are used: mf0, matrix (matrix scaling), ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
-	"temperatures":      "Logits are divided by ts or act, the covariance by ens.",
-	"mean_field":        "Constants of the approximation.",
-	"class_frequencies": "The mean probabilities of the classes over the validation data. Where settings.prior or prior_estimate has other frequencies, probabilities are corrected.",
-	"ood_score":         "The OOD score, why it was selected, and its quantiles on the validation data.",
-	"decisions":         "When the model abstains, the prediction sets, and what is guaranteed.",
-	"held_out":          "Metrics on the validation data, which was used for tuning: fractions, and nats for the NLL.",
-	"reference":         "The predictions for the validation data, with which a server detects drift: quantiles, and how many values are below and at most each.",
-	"datasets":          "The datasets and their roles.",
-	"batch":             "The batch size of inference.",
-	"posterior":         "The other files of this folder.",
-	"labels":            "The class names, in order.",
-	"grids":             "The objectives on a grid over T_act and tau = T_ens / median_variance.",
+	"format":             "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
+	"model":              "The network: sha256 is that of the calibrated file, file the copy in this folder.",
+	"head":               "What gives the logits: the last layer, W·features + b, or none of that kind (nonlinear).",
+	"preprocess":         "How images become the input tensor; unknown if it is left out.",
+	"settings":           "The settings of the calibration.",
+	"covariance":         "The posterior covariance: its kind and structure.",
+	"external_posterior": "The posterior was not computed from training data, but read from this file.",
+	"damping":            "Added to every eigenvalue; rho is epsilon divided by the mean eigenvalue.",
+	"probabilities":      "Which probabilities are used: mf0, matrix (matrix scaling), ts (temperature scaling) or mle (the network's own), and why: gains in nats and their thresholds.",
+	"temperatures":       "Logits are divided by ts or act, the covariance by ens.",
+	"mean_field":         "Constants of the approximation.",
+	"class_frequencies":  "The mean probabilities of the classes over the validation data. Where settings.prior or prior_estimate has other frequencies, probabilities are corrected.",
+	"ood_score":          "The OOD score, why it was selected, and its quantiles on the validation data.",
+	"decisions":          "When the model abstains, the prediction sets, and what is guaranteed.",
+	"held_out":           "Metrics on the validation data, which was used for tuning: fractions, and nats for the NLL.",
+	"reference":          "The predictions for the validation data, with which a server detects drift: quantiles, and how many values are below and at most each.",
+	"datasets":           "The datasets and their roles.",
+	"batch":              "The batch size of inference.",
+	"posterior":          "The other files of this folder.",
+	"labels":             "The class names, in order.",
+	"grids":              "The objectives on a grid over T_act and tau = T_ens / median_variance.",
 }
 
 // render returns the document of a manifest, without a seal.

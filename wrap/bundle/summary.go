@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -17,6 +18,7 @@ type Summary struct {
 	Structure     string     `json:"structure,omitempty"`
 	Covariance    string     `json:"covariance,omitempty"`
 	Damping       Damping    `json:"damping,omitzero"`
+	External      *External  `json:"external_posterior,omitempty"`
 	Probabilities ChoiceInfo `json:"probabilities"`
 	// ClassFrequencies are those in use, nil if they are those of the validation data. Probabilities are corrected for
 	// them, unless PriorEstimate is not significant.
@@ -84,10 +86,18 @@ type TemperatureInfo struct {
 	Smoothing float64 `json:"smoothing,omitempty"`
 }
 
+// PosteriorLine says in a line what the posterior of a linear layer is.
+func (s *Summary) PosteriorLine() string {
+	if e := s.External; e != nil {
+		return fmt.Sprintf("of %s, %s covariance, from %s", cmp.Or(e.Program, "another program"), e.Form, e.File)
+	}
+	return fmt.Sprintf("%s structure, %s covariance", s.Structure, s.Covariance)
+}
+
 // Summary says what the bundle predicts with.
 func (m *Manifest) Summary() Summary {
 	s := Summary{
-		Structure: string(m.Structure), Covariance: string(m.Covariance), Damping: m.Damping,
+		Structure: string(m.Structure), Covariance: string(m.Covariance), Damping: m.Damping, External: m.External,
 		Decisions: m.Decisions.Clone(),
 		Temperatures: TemperatureInfo{
 			NLL: m.Temperatures.NLL.Temperatures, OOD: m.Temperatures.OOD.Temperatures,

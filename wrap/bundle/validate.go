@@ -160,6 +160,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(m.MeanField.MedianMargin == 0, "mean_field.median_margin")
 	absent(m.OODScore == nil, "ood_score")
 	absent(m.Decisions == nil, "decisions")
+	absent(m.External == nil, "external_posterior")
 	absent(m.Reference == nil, "reference")
 	absent(m.ClassFrequencies == nil, "class_frequencies")
 	absent(m.PriorEstimate == nil, "prior_estimate")
@@ -239,8 +240,9 @@ func (c *checks) head(m *Manifest) {
 
 func (c *checks) posterior(m *Manifest) {
 	if m.Head.Nonlinear {
-		c.that(m.Covariance == "" && m.Structure == "" && reflect.ValueOf(m.Damping).IsZero() && m.MeanField == MeanField{},
-			"covariance, structure, damping and mean_field are of a posterior, and the head is nonlinear")
+		c.that(m.Covariance == "" && m.Structure == "" && reflect.ValueOf(m.Damping).IsZero() && m.External == nil &&
+			m.MeanField == MeanField{},
+			"covariance, structure, damping, external_posterior and mean_field are of a posterior, and the head is nonlinear")
 		return
 	}
 	c.within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
@@ -249,6 +251,14 @@ func (c *checks) posterior(m *Manifest) {
 	c.nested("covariance", m.Covariance.Validate())
 	c.that(m.Structure == calibrate.Full || m.Structure == calibrate.Kronecker,
 		"structure is %q, want %s or %s", m.Structure, calibrate.Full, calibrate.Kronecker)
+	c.that((m.External != nil) == m.isExternal(), "covariance is %s, and external_posterior is there: %t", m.Covariance, m.External != nil)
+	if m.External != nil {
+		c.that(m.External.File != "" && m.External.Form != "", "external_posterior.file or form is missing")
+		c.hash("external_posterior.sha256", m.External.SHA256)
+		c.that(reflect.ValueOf(m.Damping).IsZero(), "damping is of a posterior that is computed from training data, and there is external_posterior")
+		c.that(m.Curvature == nil, "curvature is of a posterior that is computed from training data, and there is external_posterior")
+		return
+	}
 	c.that(m.Damping.Rule != "", "damping.rule is missing")
 	_, err := calibrate.ParseDamping(m.Damping.Rule)
 	c.nested("damping.rule", err)
@@ -258,6 +268,9 @@ func (c *checks) posterior(m *Manifest) {
 		c.notNegative(fmt.Sprintf("damping.candidates[%d].rho", i), candidate.Rho)
 	}
 }
+
+// isExternal reports whether another program computed the posterior.
+func (m *Manifest) isExternal() bool { return m.Covariance == calibrate.External }
 
 // Temperatures T_act and T_ens lie between the inverses of these and themselves.
 const (
@@ -323,7 +336,8 @@ func (c *checks) datasets(m *Manifest) {
 		c.that(len(d.Parts) == 0 || d.Fingerprint == FingerprintOf(d.Parts), "%s.fingerprint does not match its parts", field)
 	}
 	trained := !m.Head.Nonlinear || m.Head.Features > 0
-	c.that((roles[Train] > 0) == trained && roles[Val] > 0, "datasets needs the roles %s and %s, and without a linear layer or features not %[1]s", Train, Val)
+	c.that((roles[Train] > 0) == trained && roles[Val] > 0,
+		"datasets needs the roles %s and %s, and without a linear layer or features not %[1]s", Train, Val)
 }
 
 func (c *checks) grid(field string, g *calibrate.Grid) {
@@ -367,6 +381,13 @@ func tensors(p *calibrate.Posterior) []posteriorTensor {
 	if p.Structure == calibrate.Full {
 		return append(list,
 			posteriorTensor{name: "blocks", shape: []int{k, d, d}, data: &p.Blocks},
+			posteriorTensor{name: "leverage", shape: []int{d, d}, data: &p.Leverage},
+		)
+	}
+	if p.Covariance == calibrate.External {
+		return append(list,
+			posteriorTensor{name: "Q_A", shape: []int{d, d}, data: &p.QA},
+			posteriorTensor{name: "V", shape: []int{d, k}, data: &p.V, nonnegative: true},
 			posteriorTensor{name: "leverage", shape: []int{d, d}, data: &p.Leverage},
 		)
 	}
@@ -442,7 +463,7 @@ func (c *checks) settings(m *Manifest) {
 		"settings.head.kind is %s, and head.kind is %s", s.Head.Kind, m.Head.Kind)
 	c.that(s.Structure == "" || s.Structure == calibrate.Auto || s.Structure == m.Structure,
 		"settings.structure is %s, and structure is %s", s.Structure, m.Structure)
-	c.that(m.Head.Nonlinear || s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule is %s", s.Damping, m.Damping.Rule)
+	c.that(m.Head.Nonlinear || m.isExternal() || s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule is %s", s.Damping, m.Damping.Rule)
 	c.that(s.Lambda0 == m.MeanField.Lambda0, "settings.lambda0 is %v, and mean_field.lambda0 is %v", s.Lambda0, m.MeanField.Lambda0)
 	c.that(s.OODScore == "" || m.OODScore != nil && s.OODScore == m.OODScore.Name,
 		"settings.ood_score is %s, and ood_score.name is not", s.OODScore)

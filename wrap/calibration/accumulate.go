@@ -318,6 +318,9 @@ func (a *accumulation) identify(ctx context.Context) error {
 			continue // made from val on purpose
 		}
 		for _, other := range sets[:i] {
+			if a.in.external != nil && other.Fingerprint == s.Fingerprint {
+				continue // val in the place of train, for scores alone
+			}
 			if shared := s.Shares(other); shared != "" {
 				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: %s", other.Name, s.Name, shared, consequence(other, s)))
 			}

@@ -1,9 +1,11 @@
 package calibration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/option"
@@ -22,7 +24,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Settings = cfg.Complete()
+	cfg.complete()
 	if cfg.Shard != (rows.Shard{}) {
 		return nil, fmt.Errorf("%s is for parts, which Accumulate writes: leave it out", option.Shard)
 	}
@@ -42,6 +44,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		}
 		if in.cut != nil {
 			to.model, to.weights = in.cut.Model.Info(), in.cut.Head.Weights
+			to.external = in.external
 			if !cfg.NoModel {
 				if to.Model, to.ModelData, err = modelFiles(in.file, log); err != nil {
 					return err
@@ -63,7 +66,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 // checkSets reports a missing dataset.
 func (c *Config) checkSets() error {
 	switch {
-	case c.Head.Kind == head.Linear && (c.Train == "" || c.Val == ""):
+	case c.Head.Kind == head.Linear && c.Posterior == "" && (c.Train == "" || c.Val == ""):
 		return fmt.Errorf("%s or %s is missing: calibration needs both", option.Train, option.Val)
 	case c.Val == "":
 		return fmt.Errorf("%s is missing: calibration needs labelled data that the model was not trained on", option.Val)
@@ -73,9 +76,17 @@ func (c *Config) checkSets() error {
 	return nil
 }
 
-// untrained reports whether training data are not needed: without a linear layer and features there is nothing to
+// untrained reports whether training data are not read: without a linear layer and features there is nothing to
 // accumulate.
 func (c *Config) untrained() bool { return c.Head.Kind != head.Linear && c.Head.Features == "" }
+
+// complete fills in defaults.
+func (c *Config) complete() {
+	if c.Posterior != "" {
+		c.Covariance, c.Train = calibrate.External, cmp.Or(c.Train, c.Val)
+	}
+	c.Settings = c.Complete()
+}
 
 // Validate reports settings that cannot work, before any work is done.
 func (c *Config) Validate() error {
@@ -100,6 +111,9 @@ func (c *Config) Validate() error {
 	if err := c.checkPrecomputed(); err != nil {
 		return err
 	}
+	if err := c.checkPosterior(); err != nil {
+		return err
+	}
 	if c.KeepCurvature && c.Head.Kind != head.Linear {
 		return fmt.Errorf("%s is for a linear last layer, and %s %s has no curvature: leave it out", option.KeepCurvature, option.Kind, c.Head.Kind)
 	}
@@ -107,6 +121,39 @@ func (c *Config) Validate() error {
 		return err
 	}
 	return c.Shard.Validate()
+}
+
+// checkPosterior refuses options of a posterior that is computed if there is one, and a posterior without its layer.
+func (c *Config) checkPosterior() error {
+	if c.Posterior == "" {
+		if c.Covariance == calibrate.External {
+			return fmt.Errorf("%s %s: the posterior is missing: give %s", option.Covariance, calibrate.External, option.Posterior)
+		}
+		return nil
+	}
+	switch {
+	case c.PrecomputedFeatures:
+		return fmt.Errorf("%s needs a model, whose last layer is compared with it: precomputed features have none", option.Posterior)
+	case c.Head.Kind != head.Linear:
+		return fmt.Errorf("%s is for a linear last layer, and with %s %s there is none: leave it out", option.Posterior, option.Kind, c.Head.Kind)
+	case c.Train == "" && dataset.IsStream(c.Val):
+		return fmt.Errorf("val: %s: a stream is read once, and without %s its features are needed twice: give %[2]s, or a file", c.Val, option.Train)
+	case c.Shard != (rows.Shard{}):
+		return fmt.Errorf("%s: a calibration with %s is not done in parts: no curvature is accumulated: leave it out", option.Shard, option.Posterior)
+	}
+	for _, o := range []struct {
+		name  option.Name
+		given bool
+	}{
+		{option.Covariance, c.Covariance != "" && c.Covariance != calibrate.External},
+		{option.Structure, c.Structure != "" && c.Structure != calibrate.Auto},
+		{option.Damping, c.Damping != calibrate.Damping{}}, {option.KeepCurvature, c.KeepCurvature},
+	} {
+		if o.given {
+			return fmt.Errorf("%s is for a posterior that is computed from training data, and %s has one: leave it out", o.name, option.Posterior)
+		}
+	}
+	return nil
 }
 
 // checkPrecomputed refuses options of a model if there is none.

@@ -10,8 +10,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// Config says what Calibrate does. Model or PrecomputedFeatures, Train, Val and Out must be set. A [Job] sets
-// the fields with a YAML key.
+// Config says what Calibrate does. Model or PrecomputedFeatures, Train or Posterior, Val and Out must be set. A [Job]
+// sets the fields with a YAML key.
 type Config struct {
 	Model string `yaml:"model"` // path of the .onnx file
 
@@ -23,6 +23,10 @@ type Config struct {
 	// Expected, unless empty, is the SPEC of arrays with the probabilities that are expected of the model for Val's
 	// records, in their order, such as those of the library that exported it. Calibrate warns of others.
 	Expected string `yaml:"expected"`
+	// Posterior, unless empty, is the path of a safetensors file with a posterior over the last layer's weights, see
+	// package external: of laplace-torch, vbll, SNGP or any other program. It takes the place of the one that is
+	// computed from Train, to which then only scores are fitted, and in whose place Val may stand: leave it out.
+	Posterior string `yaml:"posterior"`
 	// PrecomputedFeatures says that Train, Val and OOD are .npz files of features and logits, and that there
 	// is no model. The link is softmax, sigmoid for a single logit; if Val has targets of 0 and 1, [N,K],
 	// as labels, the head is multi-label.

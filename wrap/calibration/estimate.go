@@ -54,7 +54,7 @@ func EstimateCalibration(ctx context.Context, cfg Config) (*Estimate, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Settings = cfg.Complete()
+	cfg.complete()
 	cfg.Cache = ""
 	log := newJournal(cfg.Progress, cfg.Notice)
 	in, err := openSources(ctx, &cfg, log)
@@ -66,7 +66,10 @@ func EstimateCalibration(ctx context.Context, cfg Config) (*Estimate, error) {
 	if err := a.begin(); err != nil {
 		return nil, err
 	}
-	e := &estimator{accumulation: a, Estimate: &Estimate{Structure: string(a.part.Recipe.Structure())}}
+	e := &estimator{accumulation: a, Estimate: &Estimate{}}
+	if in.external == nil {
+		e.Structure = string(a.part.Recipe.Structure())
+	}
 	if err := e.estimate(ctx); err != nil {
 		return nil, err
 	}
@@ -247,7 +250,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, sets [3]*rows.B
 				compared[i] = time.Since(start).Seconds()
 			}
 		}
-		f, err := fitHead(ctx, e.in.head, curvature, few[0], few[1], o)
+		f, err := fitHead(ctx, e.in.head, curvature, e.in.external, few[0], few[1], o)
 		if err == nil {
 			compared[i] = time.Since(start).Seconds() - compared[i]
 			_, _, err = measureValidation(ctx, f, &f.Calibration, few[0], few[1], newJournal(nil, nil))

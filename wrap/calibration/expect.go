@@ -13,6 +13,8 @@ type Expect struct {
 	Model string // of the model's file
 	// Data are the fingerprints of sets that are not read in shards, by role.
 	Data map[bundle.Role]string
+	// Posterior is of the file of another program's posterior.
+	Posterior string
 }
 
 // checkModel refuses a model at path whose hash is not the expected one.

@@ -22,8 +22,10 @@ func TestExpectedModelsAndData(t *testing.T) {
 		data   string
 	}{
 		"nothing expected": {Expect{}, "", ""},
-		"the same":         {Expect{fingerprint, map[bundle.Role]string{bundle.Train: fingerprint, bundle.OOD: other}}, "", ""},
-		"others":           {Expect{other, map[bundle.Role]string{bundle.Val: other}}, "m.onnx: its SHA-256", "val: y.npz: its fingerprint"},
+		"the same": {
+			Expect{Model: fingerprint, Data: map[bundle.Role]string{bundle.Train: fingerprint, bundle.OOD: other}}, "", "",
+		},
+		"others": {Expect{Model: other, Data: map[bundle.Role]string{bundle.Val: other}}, "m.onnx: its SHA-256", "val: y.npz: its fingerprint"},
 	} {
 		says := func(what string, err error, want string) {
 			if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/external"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -77,7 +78,7 @@ func fitAndWrite(ctx context.Context, p *part.Part, to *target, log *journal) (*
 func fit(ctx context.Context, p *part.Part, to *target, o calibrate.FitOptions) (*calibrate.Fitted, error) {
 	h := p.Recipe.Head.Head
 	if p.Sums == nil {
-		return fitHead(ctx, h, nil, p.Val, p.OOD, o)
+		return fitHead(ctx, h, nil, nil, p.Val, p.OOD, o)
 	}
 	curvature, err := p.Sums.Finish()
 	if err != nil {
@@ -88,15 +89,19 @@ func fit(ctx context.Context, p *part.Part, to *target, o calibrate.FitOptions) 
 			return nil, err
 		}
 	}
-	return fitHead(ctx, h, curvature, p.Val, p.OOD, o)
+	return fitHead(ctx, h, curvature, to.external, p.Val, p.OOD, o)
 }
 
-// fitHead fits a posterior to a curvature, or the maps alone without a linear layer.
-func fitHead(
-	ctx context.Context, h layer.Head, c *calibrate.Curvature, val, ood *rows.Batch, o calibrate.FitOptions,
+// fitHead fits the posterior of a curvature, or that of another program, which may be nil, or the maps alone without a
+// linear layer.
+func fitHead(ctx context.Context, h layer.Head, c *calibrate.Curvature, given *external.Posterior, val, ood *rows.Batch,
+	o calibrate.FitOptions,
 ) (*calibrate.Fitted, error) {
-	if h.Nonlinear {
+	switch {
+	case h.Nonlinear:
 		return calibrate.FitMaps(ctx, h, val, ood, o)
+	case given != nil:
+		return calibrate.FitExternal(ctx, given, c, val, ood, o)
 	}
 	return calibrate.Fit(ctx, c, val, ood, o)
 }

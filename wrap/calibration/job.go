@@ -256,6 +256,9 @@ func repeat(m *bundle.Manifest) (*Job, error) {
 	} else if d != nil {
 		c.Classes, c.Alphabet = nil, d.Alphabet
 	}
+	if m.External != nil {
+		c.Posterior, c.Expect.Posterior = m.External.File, m.External.SHA256
+	}
 	if m.Model != nil {
 		c.Expect.Model, c.NoModel, c.NoProbe = m.Model.SHA256, m.Model.File == nil, m.Probe == nil
 		if m.Model.File != nil {
@@ -307,6 +310,9 @@ func (j *Job) resolvePaths(dir string, manifest bool) {
 	}
 	if manifest {
 		return
+	}
+	if c.Posterior != "" {
+		c.Posterior = join(dir, c.Posterior)
 	}
 	for _, spec := range []*string{&c.Train, &c.Val, &c.OOD} {
 		if *spec != "" && !(spec == &c.OOD && *spec == wrap.SyntheticOOD) {

@@ -46,7 +46,7 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Settings = cfg.Complete()
+	cfg.complete()
 	log := newJournal(cfg.Progress, cfg.Notice)
 	var report *PartReport
 	err := partOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {

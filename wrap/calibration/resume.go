@@ -109,6 +109,7 @@ type identity struct {
 	bundle.Settings `yaml:",inline"`
 	Found           bundle.Head      `yaml:"found_head"`
 	Model           string           `yaml:"model.sha256"`
+	Posterior       string           `yaml:"posterior"` // its SHA-256
 	Preprocess      *preprocess.Spec `yaml:"preprocess"`
 	Batch           int              `yaml:"batch"`
 	Classes         []string         `yaml:"classes"`
@@ -147,6 +148,9 @@ var bundleOutput = output{
 		}
 		id.MaxBad = c.MaxBad // decides what is refused, not what is read
 		id.resolve()
+		if m.External != nil {
+			id.Posterior = m.External.SHA256
+		}
 		if m.Model != nil {
 			id.Model, id.NoModel = m.Model.SHA256, m.Model.File == nil
 		}
@@ -161,6 +165,9 @@ var bundleOutput = output{
 			Tool: a.part.Tool, Settings: r.Settings, Found: r.Head, Batch: r.Batch, Classes: r.Classes,
 			KeepCurvature: a.cfg.KeepCurvature,
 			NoModel:       true, NoProbe: a.part.Probe == nil, Data: map[string]dataIdentity{},
+		}
+		if r.External != nil {
+			id.Posterior = r.External.SHA256
 		}
 		if r.Model != nil {
 			id.Model, id.Preprocess, id.NoModel = r.Model.SHA256, r.Preprocess.Spec, a.cfg.NoModel

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mfgs/mfgs/calibrate/external"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -29,6 +30,8 @@ type sources struct {
 	head       layer.Head
 	opener     *source.Opener
 	product    *featurize.Product    // the runtime's matrix product; nil without a runtime
+	external   *external.Posterior   // of another program; nil: it is computed
+	recorded   *bundle.External      // describes it
 	classes    []string              // class names; nil if there are none
 	preprocess *bundle.Preprocessing // nil for precomputed features
 	train, val *source.Set           // nil if this calibration or part has none
@@ -88,6 +91,11 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	}
 	if err != nil {
 		return in, err
+	}
+	if cfg.Posterior != "" {
+		if err := in.openPosterior(ctx, cfg, log); err != nil {
+			return in, err
+		}
 	}
 	if err := in.openTrain(ctx, cfg, log); err != nil {
 		return in, err
@@ -363,7 +371,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	}
 	r := &part.Recipe{
 		Head: bundle.Head{Head: in.head}, Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
-		Columns: in.opener.Columns,
+		Columns: in.opener.Columns, External: in.recorded,
 	}
 	if in.cut != nil {
 		r.Head = attach.Describe(in.cut.Head)

@@ -74,6 +74,8 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	switch {
 	case cfg.Train != "" && u.manifest.Head.Nonlinear:
 		return nil, fmt.Errorf("%s has no linear layer, so that no training data can be added: calibrate again", cfg.Bundle)
+	case cfg.Train != "" && u.manifest.External != nil:
+		return nil, fmt.Errorf("%s has the posterior of another program, to which no training data can be added: calibrate with a new one", cfg.Bundle)
 	case cfg.Train != "" && !u.bundle.KeepsCurvature():
 		return nil, fmt.Errorf("%s has no curvature to add to: calibrate with %s", cfg.Bundle, option.KeepCurvature)
 	}

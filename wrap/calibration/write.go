@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/external"
 	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
@@ -22,10 +23,11 @@ type target struct {
 	dir                 string
 	bundle.WriteOptions // Curvature and Sample are set by write
 	keepCurvature       bool
-	model               *onnx.Info       // for the report; nil for precomputed features
-	weights             weights          // of the last layer; nil without a model
-	trained             []bundle.Dataset // training data that the sums already had
-	confirm             func() error     // called before writing, may refuse it; may be nil
+	model               *onnx.Info          // for the report; nil for precomputed features
+	weights             weights             // of the last layer; nil without a model
+	external            *external.Posterior // nil: it is computed from training data
+	trained             []bundle.Dataset    // training data that the sums already had
+	confirm             func() error        // called before writing, may refuse it; may be nil
 	estimate            *bundle.PriorEstimate
 }
 
@@ -59,9 +61,10 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 
 // describePosterior describes the posterior, and what was tuned with it.
 func describePosterior(m *bundle.Manifest, p *part.Part, f *calibrate.Fitted) {
-	m.Covariance, m.Structure = f.Posterior.Covariance, f.Posterior.Structure
-	m.Damping = bundle.Damping{
-		Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
+	m.Covariance, m.Structure, m.External = f.Posterior.Covariance, f.Posterior.Structure, p.Recipe.External
+	if m.External == nil {
+		rule := p.Recipe.Settings.Damping.String()
+		m.Damping = bundle.Damping{Rule: rule, Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates}
 	}
 	t := &m.Temperatures
 	t.NLL, t.OOD = bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"}, bundle.Pair{Temperatures: f.OOD, TunedOn: "nll"}

@@ -238,7 +238,7 @@ func (v *view) provenance() section {
 		add("images", "%s", images.Summary())
 	}
 	if !h.Nonlinear {
-		add("posterior", "%s structure, %s covariance", b.Structure, b.Covariance)
+		add("posterior", "%s", b.PosteriorLine())
 	}
 	add("probabilities", "%s", b.Probabilities.Reason)
 	if n := len(b.ClassFrequencies); n > 0 {

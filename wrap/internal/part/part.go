@@ -44,9 +44,10 @@ type Recipe struct {
 	Batch      int                   `yaml:"batch"`                // inference batch; 0 for precomputed features
 	Provider   string                `yaml:"provider,omitempty"`   // execution provider
 
-	Settings bundle.Settings `yaml:"settings"` // complete
-	Classes  []string        `yaml:"classes,omitempty"`
-	Columns  []string        `yaml:"columns,omitempty"` // of tables; nil in parts without
+	Settings bundle.Settings  `yaml:"settings"`                     // complete
+	External *bundle.External `yaml:"external_posterior,omitempty"` // nil: it is computed from training data
+	Classes  []string         `yaml:"classes,omitempty"`
+	Columns  []string         `yaml:"columns,omitempty"` // of tables; nil in parts without
 }
 
 // resolved returns the recipe with settings replaced by what they led to, for comparing parts.
@@ -59,8 +60,12 @@ func (r *Recipe) resolved() *Recipe {
 // Trained reports whether training data are read: without a linear layer and features there is nothing to add up.
 func (r *Recipe) Trained() bool { return !r.Head.Nonlinear || r.Head.Features > 0 }
 
-// Structure returns full or kron, or "" if there is no curvature.
+// Structure returns full or kron, or "" if there is no curvature. Beside a posterior of another program, sums are for
+// scores alone, which need the smaller ones.
 func (r *Recipe) Structure() calibrate.Structure {
+	if r.External != nil {
+		return calibrate.Kronecker
+	}
 	s, _ := r.Settings.Structure.Resolve(r.Head.Head) // the recipe is valid
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/option"
@@ -94,6 +95,8 @@ func (r *Recipe) validate() error {
 	switch {
 	case err != nil:
 		return wrong("recipe: %v", strings.ReplaceAll(err.Error(), "\n", "; "))
+	case (r.External != nil) != (s.Covariance == calibrate.External):
+		return wrong("recipe.external_posterior without settings.covariance %s, or the other way round", calibrate.External)
 	case (r.Model == nil) != (r.Preprocess == nil):
 		return wrong("recipe.model without recipe.preprocess, or the other way round")
 	case r.Model != nil && (!folder.IsHash(r.Model.SHA256) || r.Model.File != nil || r.Model.Data != nil):

@@ -47,7 +47,7 @@ func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product paral
 // structure and the covariance H̃⁻¹ or J̃⁻¹.
 func sampleWeights(p *calibrate.Posterior, rng *rand.Rand, dst []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
-	if p.Structure != calibrate.Kronecker || p.Covariance == calibrate.Sandwich {
+	if p.Structure != calibrate.Kronecker || p.Covariance == calibrate.Sandwich || p.Covariance == calibrate.External {
 		return fmt.Errorf("weights are not drawn from the %s covariance in the %s structure: use hessian or fisher in the kron structure", p.Covariance, p.Structure)
 	}
 	matrix := func(x []float64, rows, cols int) blas64.General {
