@@ -109,6 +109,7 @@ bench: setup
 #	docs/evidence/lines.md         90 minutes
 #	docs/evidence/steps.md         10 minutes
 #	docs/evidence/maps.md          15 minutes
+#	docs/evidence/posterior.md     3 minutes
 #	docs/coverage.md               7 hours, and 45 GB of disk
 #	docs/benchmarks.md             30 minutes
 #	docs/evidence/float32.md       3 hours, by the commands that it names, from their logs
@@ -130,6 +131,7 @@ evidence: build setup
 	testdata/steps/run.sh
 	testdata/maps/run.sh
 	testdata/streams/run.sh
+	testdata/posterior/run.sh
 	$(MAKE) coverage
 	$(MAKE) peers
 
