@@ -16,7 +16,7 @@ VERSION = 0.1.0
 # Pinned here and not in go.mod: the program does not depend on a linter.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help apidiff build pictures demo firstrun snippets test python race lint fuzz bench evidence coverage peers paper spark jobs image clients shells page report-page soak release setup toolchain
+.PHONY: help apidiff build pictures demo firstrun snippets test python race lint fuzz bench evidence coverage peers engines paper spark jobs image clients shells page report-page soak release setup toolchain
 
 # Lists the targets.
 help:
@@ -113,6 +113,7 @@ bench: setup
 #	docs/coverage.md               7 hours, and 45 GB of disk
 #	docs/benchmarks.md             30 minutes
 #	docs/evidence/float32.md       3 hours, by the commands that it names, from their logs
+#	docs/engines.md                2 hours, and 30 GB of disk
 #	docs/evidence/synthetic-ood.md has no command: it was measured once
 evidence: work = $(or $(TMPDIR),/tmp)/mfgs-evidence
 evidence: data = $(CURDIR)/../shared/data
@@ -134,6 +135,7 @@ evidence: build setup
 	testdata/posterior/run.sh
 	$(MAKE) coverage
 	$(MAKE) peers
+	$(MAKE) engines
 
 # Exports more than fifteen hundred classifiers, and checks mfgs with each: docs/coverage.md. Needs the Python environments of
 # testdata/coverage/README.md.
@@ -144,6 +146,10 @@ coverage: build setup
 # Python environment of testdata/peers/README.md.
 peers: setup
 	testdata/peers/run.sh
+
+# Runs exported models in two dozen engines: docs/engines.md. Takes hours, and 30 GB of disk in MFGS_ENGINES.
+engines: setup
+	testdata/engines/run.sh
 
 # Reproduces the paper's tables and figures, from the data in ../shared/data, in 30 minutes on two cores: docs/paper.md,
 # docs/paper.json and docs/paper. They name the commit, so everything must be committed. After a change of wording,

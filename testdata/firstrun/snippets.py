@@ -1,6 +1,6 @@
 """Runs the Python of docs/bundle.md and docs/tutorials/text.md on the results of the commands above it,
 and compares its output with the indented lines below. It also runs the JavaScript that imports its packages, with those
-of testdata/runtimes. The Python of docs/serving.md is only compiled; testdata/serve/clients tests it. With Node and in a
+of testdata/engines. The Python of docs/serving.md is only compiled; testdata/serve/clients tests it. With Node and in a
 Python environment with onnxruntime, from the root of the repository:
 
     make build
@@ -62,7 +62,7 @@ def javascript(text):
     programs = [code for code in re.findall(r"^```js\n(.*?)^```$", text, re.M | re.S) if "import " in code]
     if programs:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(ROOT / "testdata/runtimes" / name, name)
+            shutil.copy(ROOT / "testdata/engines" / name, name)
         subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], check=True)
     for code in programs:
         subprocess.run(["node", "--input-type=module"], input=code, text=True, check=True)
