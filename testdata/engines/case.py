@@ -88,10 +88,10 @@ def write(mfgs, folder, bundle, model, inputs):
         v.tofile(folder / f"{k}.bin")
     predicted = json.loads(mfgs("predict", "--bundle", bundle, "--json", "--batch", fixed or 1, folder / "inputs.npz"))["predictions"]
     names = {p.key.removeprefix("mfgs.output."): p.value for p in fused.metadata_props if p.key.startswith("mfgs.output.")}
-    names = {kind: name for kind, name in names.items() if kind in predicted[0]}
+    names = {kind: name for kind, name in names.items() if any(kind in p for p in predicted)}
     expected = {}
     for kind in names:
-        column = [p[kind] for p in predicted]
+        column = [p.get(kind, 0) for p in predicted]  # a leverage of 0 is left out
         if kind == "prediction_set":
             column = [np.isin(np.arange(len(p["probabilities"])), p[kind]) for p in predicted]
         expected[kind] = np.array(column, bool if kind in SETS else np.float64)
