@@ -2,12 +2,12 @@
 
     plain.onnx       the network
     features.onnx    the network up to the features of its last layer
-    head.onnx        the rest of float64.onnx: the head by itself
+    head.onnx        float64.onnx from there, and from the logits, on: the head by itself
     float64.onnx     the output of `mfgs export`
     float32.onnx     the output of `mfgs export --precision float32`
     inputs.npz       inputs by name; NAME.bin has the same without a header, for engines outside of Python
     expected.npz     the outputs of `mfgs predict` for them
-    probe.json       the output of `mfgs export --probe`, whose inputs are the first ones
+    probe.probe.json the output of `mfgs export --probe`, whose inputs are the first ones
     case.json        types and shapes of the inputs, and the names in the files of the outputs in expected.npz
 """
 
@@ -51,7 +51,7 @@ def cut(model, values, inputs, outputs):
     part.CopyFrom(model)
     needed, nodes = set(outputs), []
     for n in reversed(model.graph.node):
-        if needed & set(n.output) and not set(n.output) <= set(inputs):
+        if (needed - set(inputs)) & set(n.output):
             nodes.insert(0, n)
             needed |= set(reads(n))
     known = {v.name: v for v in (*values.input, *values.value_info, *values.output)}
@@ -62,26 +62,31 @@ def cut(model, values, inputs, outputs):
     return part
 
 
-def write(mfgs, folder, bundle, model, inputs):
-    """Writes a case. If the network has a fixed batch, inputs beyond it are left away."""
+def write(mfgs, folder, bundle, model, inputs, probe=True):
+    """Writes a case. The first inputs are those of the bundle's probe, where one is wanted. If the network has a fixed batch, inputs beyond it are
+    left away."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copy(model, folder / "plain.onnx")
-    mfgs("export", "--bundle", bundle, "--out", folder / "float64.onnx", "--probe")
-    (folder / "float64.probe.json").rename(folder / "probe.json")
+    for name in {e.value for i in onnx.load(model, load_external_data=False).graph.initializer for e in i.external_data if e.key == "location"}:
+        shutil.copy(pathlib.Path(model).parent / name, folder)
+    mfgs("export", "--bundle", bundle, "--out", folder / "float64.onnx")
     try:
-        mfgs("export", "--bundle", bundle, "--out", folder / "float32.onnx", "--precision", "float32")
+        mfgs("export", "--bundle", bundle, "--precision", "float32", "--out", folder / "float32.onnx")
     except RuntimeError as e:
         print(e)  # some scores need float64
+    first = {}
+    if probe:
+        mfgs("export", "--bundle", bundle, "--probe", "--out", folder / "probe.onnx")
+        (folder / "probe.onnx").unlink()
+        first = {t["name"]: t for t in json.loads((folder / "probe.probe.json").read_text())["request"]["inputs"]}
     fused = onnx.load(folder / "float64.onnx")
     own = {i.name for i in fused.graph.initializer}
     fixed = next(i.type.tensor_type.shape.dim[0].dim_value for i in fused.graph.input if i.name not in own)
 
-    probe = {t["name"]: t for t in json.loads((folder / "probe.json").read_text())["request"]["inputs"]}
     for k, v in inputs.items():
-        if k in probe and probe[k]["shape"][1:] == list(v.shape[1:]):
-            first = np.array(probe[k]["data"], v.dtype).reshape(probe[k]["shape"])
-            v = np.concatenate([first, v[len(first):]])
+        if k in first:
+            v = np.concatenate([np.array(first[k]["data"], v.dtype).reshape(first[k]["shape"]), v[first[k]["shape"][0]:]])
         inputs[k] = v[:fixed or None]
     np.savez(folder / "inputs.npz", **inputs)
     for k, v in inputs.items():
@@ -101,5 +106,5 @@ def write(mfgs, folder, bundle, model, inputs):
     if features:
         values = onnx.shape_inference.infer_shapes(fused).graph
         onnx.save(cut(fused, values, [i.name for i in fused.graph.input], [features]), folder / "features.onnx")
-        onnx.save(cut(fused, values, [features], list(names.values())), folder / "head.onnx")
+        onnx.save(cut(fused, values, [features, names["logits"]], [o for k, o in names.items() if k != "logits"]), folder / "head.onnx")
     (folder / "case.json").write_text(json.dumps({"inputs": {k: {"type": str(v.dtype), "dims": v.shape} for k, v in inputs.items()}, "outputs": names}) + "\n")

@@ -80,7 +80,7 @@ def problems(case, path, single):
             yield error, False
     model, original = onnx.load(path), onnx.load(plain)
     opsets = [{(o.domain.replace("ai.onnx.ml", "ml").replace("ai.onnx", ""), o.version) for o in m.opset_import} for m in (model, original)]
-    if opsets[0] - opsets[1]:
+    if any(o[0] or any(not d for d, _ in opsets[1]) for o in opsets[0] - opsets[1]):  # a model of trees alone has no other domain
         yield f"opsets {sorted(opsets[0])}, and {sorted(opsets[1])} in the original", False
     added = operators(model) - operators(original)
     if added := {o: n for o, n in added.items() if single or o[0] not in ("", "ai.onnx")}:
@@ -116,7 +116,7 @@ for path in sorted(pathlib.Path(args.work).glob("cases/*/float*.onnx")):
             bad += 1
             print(f"{path.parent.name} {path.stem}: {problem}", flush=True)
 if refused:
-    print(f"refused without mfgs too, for outputs without types: {', '.join(sorted(refused))}")
+    print(f"{len(refused)} are refused without mfgs too, for outputs without types")
 print(f"onnx {onnx.__version__}: {checked} exported models, {bad} problems")
 if not checked or bad:
     sys.exit(1)

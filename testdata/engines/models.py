@@ -183,7 +183,7 @@ def cases(subject):
         for suffix, ratio in variants.items():
             if ratio is not None:
                 manifest.bound(ratio)
-            write(mfgs, pathlib.Path(args.work, "cases", id + suffix), bundle, subject.model, dict(subject.test))
+            write(mfgs, pathlib.Path(args.work, "cases", id + suffix), bundle, subject.model, dict(subject.test), probe=False)
             yield
 
 

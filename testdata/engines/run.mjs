@@ -86,6 +86,7 @@ const said = await new Promise(resolve => {
 		timer = setTimeout(() => resolve("stopped: the page is silent"), SILENCE);
 	};
 	heard();
+	process.on("SIGTERM", () => resolve("stopped by a signal"));
 	browser.on("error", e => resolve(`stopped: ${e.message}`));
 	browser.on("exit", code => resolve(`stopped: the browser has ended with ${code}`));
 });

@@ -29,7 +29,7 @@ export async function outcome(ort, read, options, seconds) {
 	}
 	const took = Object.fromEntries(Object.keys(ran).map(f => [f, []]));
 	const end = performance.now() + 1e3 * seconds * Object.keys(ran).length;
-	for (let i = 0; seconds && ran.plain && (performance.now() < end || i < 5); i++) {
+	for (let i = 0; seconds && ran.plain && (performance.now() < end || i < 2); i++) {
 		for (const [f, session] of Object.entries(ran)) {
 			const start = performance.now();
 			await session.run(feeds);
