@@ -74,6 +74,7 @@ def within(found):
 def message(error):
     """What an engine says of a file that it does not run: its last words."""
     error = re.sub(r"\x1b\[[0-9;]*m", "", error)
+    error = error.split("ERROR_MESSAGE: ")[-1]
     error = re.split(r"Stack backtrace|\n   0: ", error)[0].strip()
     named = list(re.finditer(r"^(terminate called|thread .* panicked|[\w.]*([Ee]rror|Fail|Fatal|NotImplemented|InvalidGraph|RuntimeException|Exception)\w*:)", error, re.M))
     said = " ".join(re.sub(r"/[^\s:]*/", "", error[named[-1].start():] if named else error[-300:]).split())
@@ -168,7 +169,7 @@ def render(found):
             ran = [p[5:] + {"head": "*", "wrong": " wrong"}.get(s, "") for p, s in states.items() if s in ("runs", "head", "wrong")]
             cells.append(", ".join(ran) or ("–" if "network" in states.values() else "refused" if "refused" in states.values() else ""))
         for p in complete:
-            own = name.startswith("ort") or name == "node"
+            own = name.startswith("ort") or name in ("node", "web-wasm")
             complete[p] += not own and all(state(e["networks"].get(n, {"files": {}})["files"], p) in ("runs", "head") for n in ("digits", "mnist", "mobilenet"))
         cells += [worst(kept, kind) for kind in ("probability", "score")]
         ms = e["networks"].get("mobilenet", {}).get("ms", {})
@@ -176,7 +177,7 @@ def render(found):
         version = e["version"].split()[-1]
         lines.append(f"| {ENGINES[name]} {version} | " + " | ".join(cells) + " |")
     lines += ["| ONNX Runtime with CUDA, TensorRT | not run" + " |" * (len(networks) + 4), ""]
-    lines += [f"Besides ONNX Runtime on CPUs, {complete['float32']} engines run digits, MNIST and MobileNet v2 with a float32 head within all bounds, and {complete['float64']} with the usual head.", "",
+    lines += [f"Besides ONNX Runtime on CPUs and in WebAssembly, {complete['float32']} engines run digits, MNIST and MobileNet v2 with a float32 head within all bounds, and {complete['float64']} with the usual head.", "",
               "## What engines refuse", "", "In their own words. “Network” is a network that the engine does not run without mfgs either.", ""]
     for name in (n for n in ENGINES if n in found):
         said = {}

@@ -250,7 +250,9 @@ def command(words, file):
     """Runs a converter, which must write a file."""
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True, errors="replace")
     if not os.path.exists(file):
-        raise RuntimeError(f"{pathlib.Path(words[0]).name} returns {done.returncode}: {(done.stdout + done.stderr)[-3000:]}")
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if re.search("[a-z]{3}", line) and "│" not in line]
+        said = next((line for line in lines if " error:" in line), " ".join(lines[-3:]))
+        raise RuntimeError(f"{pathlib.Path(words[0]).name} returns {done.returncode}: {said}")
 
 
 # name: package whose version is printed, environment, loader
