@@ -513,6 +513,11 @@ func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
 	return f.op(kind, []string{x}, kept, onnxpb.IntsAttribute("axes", axis))
 }
 
+// sumSquares sums squares along an axis. ReduceSumSquare is an operator that few engines know.
+func (f *fuser) sumSquares(x string, axis int64, keep bool) string {
+	return f.reduce("ReduceSum", f.binary("Mul", x, x), axis, keep)
+}
+
 // clip clips float32 numbers.
 func (f *fuser) clip(x string, low, high float64) string {
 	if f.opset < 11 {

@@ -42,7 +42,7 @@ func (f *fuser) forms(phi string) (variance, leverage string) {
 	z := f.op("Gemm", []string{phi, constant("projection", projection, d, terms), constant("offset", offset, terms)})
 	if q.Weights == nil {
 		// Sum over the last axis of [N,M,R/M].
-		sums := f.reduce("ReduceSumSquare", f.reshape(z, 0, forms, terms/forms), 2, false)
+		sums := f.sumSquares(f.reshape(z, 0, forms, terms/forms), 2, false)
 		if q.Double {
 			sums = f.cast(sums, tensor.Float32)
 		}

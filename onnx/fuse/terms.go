@@ -116,7 +116,7 @@ func (t *Terms) Max(x string) string { return t.f.reduce("ReduceMax", t.real(x),
 func (t *Terms) Min(x string) string { return t.f.reduce("ReduceMin", t.real(x), 1, true) }
 func (t *Terms) Sum(x string) string { return t.f.reduce("ReduceSum", t.real(x), 1, true) }
 func (t *Terms) SumSquares(x string) string {
-	return t.f.reduce("ReduceSumSquare", t.real(x), 1, true)
+	return t.f.sumSquares(t.real(x), 1, true)
 }
 func (t *Terms) Mean(x string) string { return t.f.reduce("ReduceMean", t.real(x), 1, true) }
 
@@ -144,7 +144,7 @@ func (t *Terms) Distances(x, rough string, k int, name string, data []float64, w
 	_, places := t.largest(t.Neg(rough), k)
 	near := t.f.op("Gather", []string{t.Constant(name, data, width), places}) // [N,k,w]
 	apart := t.f.binary("Sub", near, t.f.reshape(t.real(x), 0, 1, -1))
-	return t.f.reduce("ReduceSumSquare", apart, 2, false)
+	return t.f.sumSquares(apart, 2, false)
 }
 
 // MatMul is the product with a constant matrix, [N,b] of [N,a].
