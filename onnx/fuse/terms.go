@@ -168,22 +168,26 @@ func (t *Terms) OfLargest(x, name string, data []float64, width int) string {
 // OfClass is the row of the most probable class of a constant matrix with a row a class, [N,width]. Its numbers are
 // rounded to float32.
 func (t *Terms) OfClass(name string, data []float64, width int) string {
-	var class string
-	if t.f.k == 1 {
-		class = t.f.index(t.f.binary("Greater", t.real(t.logits), t.f.number(0)))
-	} else {
-		class = t.f.op("ArgMax", []string{t.logits}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 0))
-	}
 	rows := t.f.float(name, data, int64(len(data)/width), int64(width))
+	if t.f.k == 1 {
+		return t.f.widened(t.f.row(rows, t.f.index(t.f.binary("Greater", t.real(t.logits), t.f.number(0)))))
+	}
+	class := t.f.op("ArgMax", []string{t.logits}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 0))
 	return t.f.widened(t.f.op("Gather", []string{rows, class}))
 }
 
-// index is numbers [N,1] as Gather takes them, [N]: of int32 for engines that have no int64.
+// index is numbers as Gather takes them: of int32 for engines that have no int64.
 func (f *fuser) index(x string) string {
 	if f.mf.Single {
-		return f.reshape(f.cast(x, tensor.Int32), -1)
+		return f.cast(x, tensor.Int32)
 	}
-	return f.reshape(f.cast(x, tensor.Int64), -1)
+	return f.cast(x, tensor.Int64)
+}
+
+// row is the row of a matrix at an index, [N,width] of [N,1]. The index keeps its rank, as onnx2tf takes int32 [N] for
+// a shape.
+func (f *fuser) row(matrix, index string) string {
+	return f.reshape(f.op("Gather", []string{matrix, index}), 0, -1)
 }
 
 // At is the row of a constant matrix at a number of it, [N,width] of [N,1].
@@ -193,7 +197,7 @@ func (t *Terms) At(number, name string, data []float64, width int) string {
 		at = t.f.index(number)
 		t.numbers[number] = at
 	}
-	return t.f.op("Gather", []string{t.Constant(name, data, width), at})
+	return t.f.row(t.Constant(name, data, width), at)
 }
 
 // extreme is Min or Max of two, of which one at least has that rank. Before operator set 8 these took no others than
