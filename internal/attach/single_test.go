@@ -562,7 +562,7 @@ func (w *twin) compare(t *testing.T, x []float32, count *tally) []lost {
 	for i := range n {
 		p := want[i*c : (i+1)*c]
 		differs := out[0]["abstain"].Data.([]bool)[i] != out[1]["abstain"].Data.([]bool)[i]
-		if differs && !near[i] && math.Abs(w.uncertainty(p)-*w.mf.Decisions.Uncertainty) > probabilityError {
+		if differs && !near[i] && !approx.Equal(w.uncertainty(p), *w.mf.Decisions.Uncertainty, probabilityError) {
 			t.Errorf("%s: abstain differs for uncertainty %v and ood_score %v", w.name, w.uncertainty(p), out[0]["ood_score"].Data.([]float64)[i])
 		}
 		sets, singles := out[0]["prediction_set"].Data.([]bool), out[1]["prediction_set"].Data.([]bool)
