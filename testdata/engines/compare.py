@@ -128,7 +128,8 @@ def read(work):
 
 
 def summary(found):
-    """Prints for each engine how many models run, and how far they are off. Returns whether all that run without mfgs run with it."""
+    """Prints for each engine how many models run, and how far they are off. Returns whether all that run without mfgs run with it in float64; in
+    float32 a decision can differ next to a threshold."""
     good = bool(found)
     for engine, e in found.items():
         for p in ("float64", "float32"):
@@ -137,7 +138,8 @@ def summary(found):
                 s = state(r["files"], p)
                 of.setdefault(s, []).append(r["files"].get(p))
                 if s in ("refused", "wrong"):
-                    good = good and p == "float32" and s == "refused"
+                    # The reference evaluator knows some operators in some versions only.
+                    good = good and (p == "float32" or engine == "reference" and "No implementation" in r["files"][p].get("error", ""))
                     print(f"{engine} {case} {p} {s}: {r['files'][p]}")
             kept = of.get("runs", []) + of.get("head", [])
             print(f"{engine:12} {e['version']:24} {p}", *(f"{s} {len(f)}" for s, f in sorted(of.items())),

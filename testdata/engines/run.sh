@@ -94,7 +94,7 @@ stage() {
 		ln -sfn "$work/node" "$models/node"
 		"$python" "$here/models.py" --mfgs "$mfgs" --work "$models" --only "${ONLY:-}"
 		"$python" "$here/check.py" --work "$models"
-		for e in ${ENGINES:-ort ort-none ort-1.20 ort-1.17 reference node wasm}; do run "$e" "$models" --here; done
+		for e in ${ENGINES:-ort ort-none ort-1.20 ort-1.17 reference node wasm}; do ONLY='' run "$e" "$models" --here; done
 		"$python" "$here/compare.py" --work "$models" --models
 		;;
 	*)

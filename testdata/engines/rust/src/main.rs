@@ -87,7 +87,8 @@ fn caught<T>(f: impl FnOnce() -> Result<T, Failed>) -> Result<T, String> {
 
 fn main() -> Result<(), Failed> {
     let words: Vec<String> = std::env::args().collect();
-    let (work, engine, only) = (Path::new(&words[1]), words[2].as_str(), words.get(3).map_or("", String::as_str));
+    let (work, engine) = (Path::new(&words[1]), words[2].as_str());
+    let only = regex::Regex::new(words.get(3).map_or("", String::as_str))?;
     let seconds: f64 = words.get(4).map_or(Ok(2.0), |s| s.parse())?;
     let (load, version): (fn(&Path, Vec<Input>) -> _, _) = if engine == "rten" { (rten, "rten 0.27.0") } else { (candle, "candle-onnx 0.11.1") };
     let out = work.join("results").join(engine);
@@ -95,7 +96,7 @@ fn main() -> Result<(), Failed> {
     for entry in fs::read_dir(work.join("cases"))? {
         let folder = entry?.path();
         let network = folder.file_name().unwrap().to_string_lossy().into_owned();
-        if !network.contains(only) {
+        if !only.is_match(&network) {
             continue;
         }
         let (mut files, mut runs, mut ms) = (Map::new(), vec![], Map::new());
