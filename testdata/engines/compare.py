@@ -63,7 +63,8 @@ def probed(got, probe):
             return float("inf")
         given = got[t["name"]].reshape(-1, *want.shape[1:])[:len(want)]
         d = abs(given - want[:len(given)]).max()  # a batch that is fixed may be smaller
-        part = max(part, float(d) / probe["parameters"][t["name"]] if d else 0)
+        allowed = probe["parameters"][t["name"]]
+        part = max(part, float(d) / allowed if allowed else float("inf") if d else 0.0)
     return part
 
 
