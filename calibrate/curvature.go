@@ -76,11 +76,11 @@ func (c *Curvature) Examples() int { return c.n }
 
 // moment returns the entry i ≤ j of A.
 func (c *Curvature) moment(i, j int) float64 {
-	if d := c.head.Dim(); c.structure != Full {
-		return c.a[i*d+j]
-	} else {
+	d := c.head.Dim()
+	if c.structure == Full {
 		return c.a[packedRow(i, d)+j-i]
 	}
+	return c.a[i*d+j]
 }
 
 // G returns (1/N) Σ rrᵀ [K,K], the smaller Kronecker factor of J: its diagonal [K] if only that was summed, and

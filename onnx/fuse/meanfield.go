@@ -365,35 +365,46 @@ func (f *fuser) polynomial(z string, c []string) string {
 	return sum
 }
 
-// expm1 returns exp x - 1 for x up to ½: up to ½ from zero its Taylor polynomial.
-func (f *fuser) expm1(x string) string {
-	terms := 16
+// series returns how many terms series have that are used up to ½ in float32. In float64 they are used up to shallow:
+// a difference from 1 that is larger has lost a few of its bits, and every term is an operator that small models wait
+// for.
+func (f *fuser) series(single, double int) int {
 	if f.mf.Single {
-		terms = 8
+		return single
 	}
-	c := make([]string, terms) // 1/n!, of x^(n-1): the first left out is 2^-16/17!, or 2^-8/9!
-	for i, v := 0, 1.0; i < terms; i++ {
+	return double
+}
+
+// shallow bounds what is computed from series.
+func (f *fuser) shallow() float64 {
+	if f.mf.Single {
+		return 1. / 2
+	}
+	return 1. / 512
+}
+
+// expm1 returns exp x - 1 for x up to ½: near zero its Taylor polynomial.
+func (f *fuser) expm1(x string) string {
+	c := make([]string, f.series(8, 5)) // 1/n!, of x^(n-1): the first left out is 2^-8/9!, or 2^-45/6!
+	for i, v := 0, 1.0; i < len(c); i++ {
 		v /= float64(i + 1)
 		c[i] = f.number(v)
 	}
-	near := f.compared("Less", f.unary("Abs", x), f.number(0.5))
+	near := f.compared("Less", f.unary("Abs", x), f.number(f.shallow()))
 	z := f.binary("Mul", x, near)
 	return f.either(near, f.binary("Mul", z, f.polynomial(z, c)), f.binary("Sub", f.unary("Exp", x), f.number(1)))
 }
 
-// log1p returns log(1+x) for x from -½ on. With s = x/(2+x) it is 2 atanh s = 2s(1 + s²/3 + s⁴/5 + …), for s up to 1/9.
-// This takes no logarithm of numbers near 1, which many runtimes have to an absolute error only.
+// log1p returns log(1+x) for x from -½ on. With s = x/(2+x) it is 2 atanh s = 2s(1 + s²/3 + s⁴/5 + …), for s up to 1/9,
+// or as much less as shallow is. This takes no logarithm of numbers near 1, which many runtimes have to an absolute
+// error only.
 func (f *fuser) log1p(x string) string {
-	terms := 9
-	if f.mf.Single {
-		terms = 5
-	}
-	c := make([]string, terms) // the first left out is 3^-36/19, or 3^-20/11
+	c := make([]string, f.series(5, 3)) // the first left out is 3^-20/11, or 2^-66/7
 	for i := range c {
 		c[i] = f.number(2 / float64(2*i+1))
 	}
 	s := f.binary("Div", x, f.binary("Add", x, f.number(2)))
-	near := f.compared("Less", f.unary("Abs", s), f.number(1./9))
+	near := f.compared("Less", f.unary("Abs", s), f.number(f.shallow()*2/9))
 	z := f.binary("Mul", s, near)
 	series := f.binary("Mul", z, f.polynomial(f.binary("Mul", z, z), c))
 	return f.either(near, series, f.unary("Log", f.binary("Add", x, f.number(1))))
@@ -524,24 +535,13 @@ type shifted struct {
 	series []string
 }
 
-// moments is the degree of that polynomial, and shallow bounds b·depth where it is used: what is left out is
-// shallow^moments/(moments+1)! of the sum, 1e-8 or 2e-18.
-const moments = 8
-
-func (f *fuser) shallow() float64 {
-	if f.mf.Single {
-		return 1. / 2
-	}
-	return 1. / 32
-}
-
 func (f *fuser) logits(mu string) shifted {
 	const least = 1e-30 // of the depth, which is 0 for equal logits
 	depth := f.binary("Add", f.unary("Neg", f.reduce("ReduceMin", mu, 2, true)), f.number(least))
 	x := f.binary("Div", mu, depth)
 	of := shifted{terms: f.reshape(mu, 0, 0, 1, f.k), depth: depth, series: []string{f.number(0)}}
 	power, factorial := x, 1.0
-	for n := 1; n <= moments; n++ {
+	for n := 1; n <= f.series(8, 4); n++ { // what is left out is 2^-8/9! of the sum, or 2^-36/5!
 		factorial *= float64(n)
 		sum := f.sum(power, 2, f.k, true)
 		of.series = append(of.series, f.binary("Mul", sum, f.number(-1/(factorial*float64(f.k)))))
