@@ -31,10 +31,13 @@ var library = regexp.MustCompile(`/odd/([^/]+/(skl2onnx|hummingbird)|flax-softma
 // invented is the group of models that only our scripts write.
 const invented = "invented"
 
+// exports is the folder of the models that the tool in coverage exports, below which each family has its own.
+const exports = "coverage/work"
+
 // group returns who writes a model.
 func group(model string) string {
 	model = filepath.ToSlash(model)
-	_, after, ok := strings.Cut(model, "coverage/work/")
+	_, after, ok := strings.Cut(model, exports+"/")
 	for _, g := range []struct{ part, name string }{
 		{"shared/data/models/", "vendors"}, {"/testdata/examples/", "examples"}, {"/models/", "examples"},
 		{"/testdata/onnx/torch_", "torch"}, {"/testdata/onnx/", invented}, {"/featurize/testdata/", invented},
