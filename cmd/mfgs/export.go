@@ -40,6 +40,7 @@ state begins at zero.
 			modelFlag(),
 			choiceFlag("method", dataFlags, "`NAME` method for the probabilities: "+alternatives(export.Methods())+", which is for models with few classes [the bundle's]", "", export.Methods()),
 			choiceFlag("precision", dataFlags, "`NAME` what the outputs are computed in: "+alternatives(export.Precisions())+", which is for runtimes without float64, loops and branches, as on phones and GPUs [float64]", "float64", export.Precisions()),
+			&cli.StringFlag{Name: "outputs", Category: dataFlags, Usage: "`A,B,C` outputs that the model has, such as probabilities,abstain: what only others need takes no time or space [all]"},
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` model to write"},
 			&cli.BoolFlag{Name: "probe", Category: outputFlags, Usage: "also write FILE.probe.json, which checks a deployment: the validation inputs that the bundle keeps, and what the model must give for them"},
 			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` Triton model repository to add the model to"},
@@ -58,7 +59,7 @@ state begins at zero.
 			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
 				Out: c.String("out"), Triton: c.String("triton"), Name: c.String("name"), MaxBatch: c.Int("max-batch"),
 				Model: c.String("model"), Method: c.String("method"), Precision: c.String("precision"),
-				Probe: c.Bool("probe"), Force: c.Bool("force"),
+				Outputs: parseNames(c.String("outputs")), Probe: c.Bool("probe"), Force: c.Bool("force"),
 				Progress: bar.work,
 			})
 			bar.done()
@@ -166,8 +167,9 @@ func writeExport(w io.Writer, r *export.Report) error {
 	}
 	lines("inputs", r.Inputs)
 	lines("outputs", r.Outputs.Infos())
-	isLogits := func(v onnx.ValueInfo) bool { return v.Name == r.Outputs[fuse.Logits].Name }
-	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), isLogits))
+	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), func(v onnx.ValueInfo) bool {
+		return slices.ContainsFunc(r.Outputs, func(o fuse.Output) bool { return o.Name == v.Name })
+	}))
 	if r.State != "" {
 		f.add("state", "begins at zero, and stays inside: each example is a whole stream")
 	}
@@ -211,11 +213,17 @@ func pythonLines(r *export.Report) string {
 			feeds[i] += strconv.Itoa(i + 1)
 		}
 	}
-	var names []string
+	var names, others []string
 	for _, o := range r.Outputs {
 		if o.Key != "logits" && o.Key != "logit_variance" {
 			names = append(names, pythonString(o.Name))
 		}
+	}
+	for _, o := range append(r.Outputs.Infos(), r.OwnOutputs...) {
+		others = append(others, pythonString(o.Name))
+	}
+	if len(names) == 0 {
+		names = others
 	}
 	return fmt.Sprintf(`    import onnxruntime
     session = onnxruntime.InferenceSession(%s)

@@ -283,15 +283,21 @@ func applyFolder(f *pretrained.Folder, config *calibration.Config, say func(stri
 	return nil
 }
 
-// parseMethods splits a,b,c and checks the names; nil for "".
-func parseMethods(s string) ([]string, error) {
+// parseNames splits a,b,c; nil for "".
+func parseNames(s string) []string {
 	if s == "" {
-		return nil, nil
+		return nil
 	}
-	methods := strings.Split(s, ",")
-	for i, name := range methods {
-		methods[i] = strings.TrimSpace(name)
+	names := strings.Split(s, ",")
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
 	}
+	return names
+}
+
+// parseMethods is parseNames for methods, which it checks.
+func parseMethods(s string) ([]string, error) {
+	methods := parseNames(s)
 	err := bench.CheckMethods(methods)
 	if unknown := (*bench.UnknownMethodError)(nil); errors.As(err, &unknown) {
 		err = fmt.Errorf("%w: for other methods see mfgs-paper compare", err)

@@ -36,6 +36,8 @@ type Form struct {
 	Decisions bool // the bundle's, except for prediction sets that rank classes below operator set [fuse.RankedOpset]
 	Strings   bool // texts as strings
 	Single    bool // computed in float32: see [fuse.MeanField]
+
+	Outputs []string // only these, by name; nil for all
 }
 
 // Fuse appends the mean-field head of the bundle to its model. method selects the probabilities, "" those of
@@ -45,7 +47,8 @@ func (a *Attached) Fuse(method fuse.Method, form Form) (*onnx.Model, fuse.Output
 	m, c := b.Manifest, b.Calibration()
 	mf := &fuse.MeanField{
 		Method: method, Affine: b.Posterior.Affine, Prior: c.Prior, Scores: scores(c.Served(), m.Head.Nonlinear),
-		Alone: form.Alone, Strings: form.Strings, Single: form.Single, Metadata: metadata(b, method),
+		Alone: form.Alone, Strings: form.Strings, Single: form.Single, Outputs: form.Outputs,
+		Metadata: metadata(b, method),
 	}
 	if form.Single {
 		mf.Metadata["mfgs.precision"] = "float32"

@@ -82,6 +82,10 @@ type MeanField struct {
 	// Alone drops the model's own outputs, and what only they need.
 	Alone bool
 
+	// Outputs, unless nil, names the outputs that remain, which are the head's or, if it has none of that key, the
+	// model's own. What only others need is left out.
+	Outputs []string
+
 	// Metadata is added to the model's metadata_props, whose entries with prefix mfgs. are removed: they describe
 	// another head.
 	Metadata map[string]string
@@ -108,7 +112,14 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	}
 	own := !mf.Alone && f.hasLogits(h)
 	rename := map[string]string{}
-	outputs := f.outputs(h, own, rename)
+	outputs, err := f.outputs(h, own, rename)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !f.wantsScores(outputs) {
+		plain := *mf
+		plain.OOD, plain.Scores, f.mf = layer.Temperatures{}, nil, &plain
+	}
 	given := outputs
 	if h.Steps > 0 {
 		outputs = f.rowsOf(outputs)
@@ -141,25 +152,10 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		return nil, nil, f.err
 	}
 
-	var declared []*onnxpb.ValueInfo
-	if !mf.Alone {
-		declared = slices.Clone(m.Proto().GetGraph().GetOutput())
-		if h.Kind.Decodes() {
-			declareSteps(declared, h.LogitsTensor)
-		}
-	}
-	batch := batchDim(m)
-	for i, o := range outputs {
-		if i != Logits || !own {
-			declared = append(declared, batched(o.declaration(), batch))
-		}
-	}
+	declared, outputs := f.declare(h, outputs, own, rename)
 	fused, err := f.Build(declared...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fusing the model: %w", err)
-	}
-	for i := range outputs {
-		outputs[i].Name = renaming(rename).name(outputs[i].Name)
 	}
 	pb := onnxpb.Shallow(fused.Proto())
 	pb.Graph = renaming(rename).graph(pb.Graph)
@@ -309,6 +305,8 @@ type fuser struct {
 	k       int64 // K
 	classes int64 // C
 
+	own []*onnxpb.ValueInfo // outputs of the model's own that remain
+
 	real    tensor.Type        // what the head computes in: Float64, or Float32 for Single
 	ints    map[string]string  // names of constants by their numbers
 	floats  map[float64]string // scalars likewise, of float32
@@ -345,11 +343,7 @@ func (f *fuser) hasLogits(h *head.Head) bool {
 // outputName returns the name of an output: as wanted, or with the prefix mfgs_ if an input or output of the model
 // has that name. An inner tensor of that name is renamed: rename gets a new name for it.
 func (f *fuser) outputName(want string, rename map[string]string) string {
-	g := f.Model.Proto().GetGraph()
-	public := slices.Clone(g.GetInput())
-	if !f.mf.Alone {
-		public = append(public, g.GetOutput()...)
-	}
+	public := slices.Concat(f.Model.Proto().GetGraph().GetInput(), f.own)
 	switch {
 	case slices.ContainsFunc(public, func(v *onnxpb.ValueInfo) bool { return v.GetName() == want }):
 		return f.Names.Fresh("mfgs_" + want)

@@ -66,7 +66,7 @@ func (f *fuser) forms(phi string) (variance, leverage string) {
 		}
 		leverages = append(leverages, row[f.k])
 	}
-	return f.binary("MatMul", u, f.float("variances", variances, terms, f.k)),
+	return f.clip(f.binary("MatMul", u, f.float("variances", variances, terms, f.k)), 0, mostForm),
 		f.binary("MatMul", u, f.float("leverages", leverages, terms, 1))
 }
 
@@ -138,7 +138,7 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	if p == 0 {
 		return ""
 	}
-	variance = f.widened(f.clip(variance, 0, mostForm))
+	variance = f.widened(variance)
 	// λ₀s² and μ of every pair, [N,P,K].
 	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.reals("lambda", ens, p, 1))
 	if f.mf.Single {
@@ -480,7 +480,12 @@ func (f *fuser) mf0(mu, t string) string {
 			func() string { return f.exact(of, t) })
 	default:
 		b := f.unary("Reciprocal", t)
-		mean = f.logMeanExps(f.k, of, func(from, to int64) string { return f.slice(b, 2, from, to) })
+		mean = f.logMeanExps(f.k, of, func(from, to int64) string {
+			if from == 0 && to == f.k {
+				return b
+			}
+			return f.slice(b, 2, from, to)
+		})
 	}
 	return f.binary("Sub", f.binary("Div", mu, t), mean)
 }
@@ -565,6 +570,9 @@ func (f *fuser) logMeanExp(b string, n int64, of shifted) string {
 		return f.binary("Div", f.sum(x, 3, f.k, false), f.number(float64(f.k)))
 	}
 	e := f.unary("Exp", f.binary("Mul", f.reshape(b, 0, 0, n, 1), of.terms))
+	if !f.mf.margins() { // probabilities are off by what F is, however small it is
+		return f.unary("Log", mean(e))
+	}
 	lack, near := f.lack(b, of)
 	if f.mf.Single { // float64 has digits enough beyond the series
 		lack = f.either(near, lack, mean(f.binary("Sub", f.number(1), e)))

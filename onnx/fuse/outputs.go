@@ -2,7 +2,9 @@ package fuse
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
@@ -40,7 +42,7 @@ func FirstScore(h layer.Head) int {
 	return Scores
 }
 
-// Outputs are the outputs of a fused model, in order.
+// Outputs are the outputs of a fused model, in order. The indices above are for a model with all of them.
 type Outputs []Output
 
 // Output is one of them. Key says what it is; Name is its name in the model, the same unless the model had used that
@@ -50,8 +52,8 @@ type Output struct {
 	onnx.ValueInfo
 }
 
-// outputs names and declares all outputs. own says that the model's output logits is the head's.
-func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Outputs {
+// outputs names and declares all outputs of the head. own says that the model's output logits is the head's.
+func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) (Outputs, error) {
 	var all Outputs
 	add := func(key string, typ tensor.Type, dims ...int64) {
 		info := onnx.ValueInfo{Type: typ, Shape: []onnx.Dim{{Value: -1}}}
@@ -60,9 +62,6 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 		}
 		for _, d := range dims {
 			info.Shape = append(info.Shape, onnx.Dim{Value: d})
-		}
-		if info.Name = h.LogitsTensor; key != "logits" || !own {
-			info.Name = f.outputName(key, rename)
 		}
 		all = append(all, Output{key, info})
 	}
@@ -88,7 +87,86 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 		add(symbols, typ, -1)
 		add(probabilities, tensor.Float32, -1)
 	}
-	return all
+	if err := f.choose(all, own); err != nil {
+		return nil, err
+	}
+	for i, o := range all {
+		if all[i].Name = h.LogitsTensor; o.Key != "logits" || !own {
+			all[i].Name = f.outputName(o.Key, rename)
+		}
+	}
+	return all, nil
+}
+
+// choose finds the outputs of the model's own that remain, given all of the head.
+func (f *fuser) choose(outputs Outputs, own bool) error {
+	if !f.mf.Alone {
+		f.own = slices.Clone(f.Model.Proto().GetGraph().GetOutput())
+	}
+	if f.mf.Outputs == nil {
+		return nil
+	}
+	var names []string
+	for _, o := range outputs {
+		names = append(names, o.Key)
+	}
+	f.own = slices.DeleteFunc(f.own, func(v *onnxpb.ValueInfo) bool {
+		name := v.GetName()
+		if slices.Contains(names, name) {
+			return name != "logits" || !own || !f.mf.remains(name)
+		}
+		names = append(names, name)
+		return !f.mf.remains(name)
+	})
+	for _, name := range f.mf.Outputs {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("output %q, want some of %s", name, strings.Join(names, ", "))
+		}
+	}
+	if len(f.mf.Outputs) == 0 {
+		return fmt.Errorf("no outputs, want some of %s", strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// remains reports whether the model has the output of that name, which is a key if it is one of the head.
+func (mf *MeanField) remains(name string) bool {
+	return mf.Outputs == nil || slices.Contains(mf.Outputs, name)
+}
+
+// wantsScores reports whether an output that remains is a score, or depends on one.
+func (f *fuser) wantsScores(outputs Outputs) bool {
+	first, d := FirstScore(f.head), f.mf.Decisions
+	for i, o := range outputs {
+		score := i >= first && i < first+len(f.mf.Scores) || o.Key == "abstain" && d.OOD != nil
+		if score && f.mf.remains(o.Key) {
+			return true
+		}
+	}
+	return false
+}
+
+// declare returns the declarations of all outputs that remain, and those of them that are the head's, with the names
+// that they get. own says that the model gives the logits itself.
+func (f *fuser) declare(
+	h *head.Head, outputs Outputs, own bool, rename renaming,
+) (all []*onnxpb.ValueInfo, named Outputs) {
+	all = f.own
+	if h.Kind.Decodes() {
+		declareSteps(all, h.LogitsTensor)
+	}
+	batch := batchDim(f.Model)
+	for i, o := range outputs {
+		if !f.mf.remains(o.Key) {
+			continue
+		}
+		if i != Logits || !own {
+			all = append(all, batched(o.declaration(), batch))
+		}
+		o.Name = rename.name(o.Name)
+		named = append(named, o)
+	}
+	return all, named
 }
 
 func (o Output) declaration() *onnxpb.ValueInfo {

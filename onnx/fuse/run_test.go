@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -324,6 +325,133 @@ func TestHeadEqualsFormulas(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// A model with some of the outputs gives the same numbers for them, and holds less: without scores the mean-field
+// integral is computed by shorter formulas.
+func TestChosenOutputsAreThoseOfTheWholeModel(t *testing.T) {
+	t.Parallel()
+	const n, d = 12, 5
+	at := 0.3
+	for _, c := range []struct {
+		link      layer.Link
+		method    fuse.Method
+		k         int
+		intervals []fuse.Interval
+	}{
+		{layer.Softmax, fuse.MF0, 5, nil}, {layer.Softmax, fuse.MF1, 5, nil},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Nodes: 34}}},
+		{layer.OneVsRest, "", 6, nil}, {layer.Sigmoid, "", 1, nil}, {layer.Sigmoid, "", 6, nil},
+	} {
+		for _, single := range []bool{false, true} {
+			rng := rand.New(rand.NewPCG(uint64(c.k), 7))
+			m, h := network(t, 17, c.link, normal(rng, d*c.k, 1), d, c.k)
+			mf := &fuse.MeanField{Method: c.method, Lambda0: 0.4, Forms: forms(rng, d, c.k, "weights"), Single: single,
+				NLL: layer.Temperatures{Act: 0.8, Ens: 0.5}, OOD: layer.Temperatures{Act: 1.4, Ens: 0.2},
+				Intervals: c.intervals, Scores: marginScore,
+				Decisions: &fuse.Decisions{OOD: &at, Set: &fuse.Set{Thresholds: []float64{0.7}}}}
+			x := singles(normal(rng, n*d, 1))
+			x[d] = float32(math.NaN())
+			size := func() int {
+				t.Helper()
+				fused, _, err := fuse.Append(m, h, mf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(fused.Proto().GetGraph().GetNode())
+			}
+			whole, most := run(t, m, h, mf, x), size()
+			for _, names := range [][]string{
+				{"probabilities"}, {"logits"}, {"logit_variance"}, {"ood_score"}, {"leverage"}, {"abstain"},
+				{"prediction_set"}, {"abstain", "probabilities"}, {"leverage", "prediction_set", "logits"},
+			} {
+				what := fmt.Sprintf("%s %s, K=%d, float32 %t, %v", c.link, c.method, c.k, single, names)
+				mf.Outputs = names
+				got := run(t, m, h, mf, x)
+				if len(got.numbers)+len(got.bools) != len(names) || size() >= most {
+					t.Errorf("%s: outputs %v and %v, %d operators and %d with all outputs", what, got.numbers, got.bools, size(), most)
+				}
+				for _, name := range names {
+					if !slices.Equal(got.bools[name], whole.bools[name]) {
+						t.Errorf("%s: %s is %v, want %v", what, name, got.bools[name], whole.bools[name])
+					}
+					if len(got.numbers[name]) != len(whole.numbers[name]) {
+						t.Fatalf("%s: %d numbers, want %d", what, len(got.numbers[name]), len(whole.numbers[name]))
+					}
+					for i, v := range whole.numbers[name] {
+						nan := math.IsNaN(v) && math.IsNaN(got.numbers[name][i])
+						if !nan && !approx.Relative(got.numbers[name][i], v, 3e-6) {
+							t.Errorf("%s: number %d of %s is %v, want %v", what, i, name, got.numbers[name][i], v)
+						}
+					}
+				}
+			}
+			mf.Outputs = nil
+		}
+	}
+}
+
+// Outputs are named by their keys: of two of one name, the network's and the head's, the head's is meant.
+func TestChosenOutputsHaveTheirUsualNames(t *testing.T) {
+	t.Parallel()
+	const d, k = 3, 4
+	rng := rand.New(rand.NewPCG(1, 7))
+	m, _ := network(t, 17, layer.Softmax, normal(rng, d*k, 1), d, k)
+	pb := proto.Clone(m.Proto()).(*onnxpb.Model)
+	g := pb.Graph
+	for _, name := range []string{"probabilities", "logits"} { // the second is not what the head has for logits
+		g.Node = append(g.Node, onnxtest.Node("Softmax", "y", name))
+		g.Output = append(g.Output, onnxpb.TensorInfo(name, tensor.Float32, -1, k))
+	}
+	m, err := onnx.Parse("network", onnxtest.Marshal(t, pb))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := head.Find(m, head.Options{Logits: "y", Link: layer.Softmax})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), Scores: marginScore,
+		NLL: layer.Temperatures{Act: 0.8, Ens: 0.5}, OOD: layer.Temperatures{Act: 1.4, Ens: 0.2}}
+	for want, names := range map[string][]string{
+		"y, probabilities, logits, mfgs_probabilities, mfgs_logits, logit_variance, ood_score, leverage": nil,
+
+		"probabilities":    {"probabilities"},
+		"y, logits":        {"logits", "y"},
+		"y, probabilities": {"probabilities", "y", "y"},
+		"y":                {"y"},
+	} {
+		mf.Outputs = names
+		fused, outputs, err := fuse.Append(m, h, mf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range fused.Outputs() {
+			got = append(got, v.Name)
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%q: outputs %q, want %q", names, got, want)
+		}
+		if logits := outputs.Of("logits"); logits != nil {
+			sum := 0.0
+			for _, v := range ranFused(t, fused, fuse.Outputs{*logits}, []float32{1, 2, 3}, d)[0].Data.([]float32) {
+				sum += float64(v)
+			}
+			if approx.Equal(sum, 1, 1e-3) {
+				t.Errorf("%q: logits sum to 1, as the network's own probabilities do", names)
+			}
+		}
+	}
+	for want, names := range map[string][]string{
+		`output "p", want some of probabilities, logits, logit_variance, ood_score, leverage, y`: {"y", "p"},
+		`no outputs, want some of probabilities, logits, logit_variance, ood_score, leverage, y`: {},
+	} {
+		mf.Outputs = names
+		if _, _, err := fuse.Append(m, h, mf); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", names, err, want)
 		}
 	}
 }

@@ -51,7 +51,12 @@ type Options struct {
 	Model     string // path of the model file, for a bundle that holds none
 	Method    string // one of Methods; "" keeps the bundle's probabilities
 	Precision string // one of Precisions; "" is float64
-	Force     bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
+
+	// Outputs are the keys of the outputs that the model has, such as probabilities, and names of the network's own;
+	// nil for all. What only others need is not computed, and not in the file.
+	Outputs []string
+
+	Force bool // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
 
 	Progress func(wrap.Progress) // may be nil
 }
@@ -159,7 +164,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 			o.Precision, b.Manifest.Head.Kind)
 	}
 	decisions := o.Method == "" || fuse.Method(o.Method) == fuse.Method(b.Calibration().Method)
-	form := attach.Form{Decisions: decisions, Strings: true, Single: single}
+	form := attach.Form{Decisions: decisions, Strings: true, Single: single, Outputs: o.Outputs}
 	fused, outputs, err := a.Fuse(fuse.Method(o.Method), form)
 	if err != nil {
 		return nil, err
@@ -167,7 +172,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	report := &Report{
 		Bundle: b.Dir(), Model: a.Model.Info(), Method: cmp.Or(o.Method, string(b.Calibration().Method)),
 		Opset: fused.Opset(), Inputs: fused.Inputs(),
-		Outputs: outputs, OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), State: b.Manifest.Head.State,
+		Outputs: outputs, OwnOutputs: o.own(a.Model.Outputs(), outputs), State: b.Manifest.Head.State,
 		Warnings: []string{},
 	}
 	var config *tritonConfig
@@ -183,7 +188,9 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		return nil, err
 	}
 	if config != nil {
-		config.labelled = report.Outputs[fuse.Probabilities].Name
+		if p := report.Outputs.Of("probabilities"); p != nil {
+			config.labelled = p.Name
+		}
 		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
 	}
 	if o.Probe {
@@ -207,7 +214,10 @@ func (r *Report) forTriton(
 	a *attach.Attached, fused *onnx.Model, form attach.Form, o *Options,
 ) (*onnx.Model, *tritonConfig, error) {
 	config, unfit, err := newTritonConfig(o.Name, r.Inputs, r.OwnOutputs, r.Outputs.Infos(), o.MaxBatch)
-	if err == nil && unfit != "" {
+	switch {
+	case err == nil && unfit != "" && o.Outputs != nil:
+		err = fmt.Errorf("the model's own output %s, which Triton does not serve: leave it out", unfit)
+	case err == nil && unfit != "":
 		// Triton checks every output of the file, whether the configuration names it or not.
 		form.Alone = true
 		if fused, r.Outputs, err = a.Fuse(fuse.Method(o.Method), form); err != nil {
@@ -224,6 +234,13 @@ func (r *Report) forTriton(
 	return fused, config, nil
 }
 
+// own returns the network's own outputs that remain beside those of the head.
+func (o *Options) own(network []onnx.ValueInfo, outputs fuse.Outputs) []onnx.ValueInfo {
+	return slices.DeleteFunc(slices.Clone(network), func(v onnx.ValueInfo) bool {
+		return o.Outputs != nil && (!slices.Contains(o.Outputs, v.Name) || outputs.Of(v.Name) != nil)
+	})
+}
+
 // undecided warns about decisions of the bundle that the model does not make.
 func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
 	switch {
@@ -231,7 +248,7 @@ func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
 		return nil
 	case !wanted:
 		return []string{fmt.Sprintf("abstain and prediction_set are left out: the bundle's thresholds do not apply to the probabilities of %s", r.Method)}
-	case d.Set != nil && r.Outputs.Of("prediction_set") == nil:
+	case d.Set != nil && d.Set.Ranked() && r.Opset < fuse.RankedOpset:
 		return []string{fmt.Sprintf("prediction_set is left out: %s needs operator set %d, and the model has %d; %s works with any",
 			d.Set.Score, fuse.RankedOpset, r.Opset, conformal.LAC)}
 	}

@@ -307,6 +307,24 @@ func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
 	if got, want := fmt.Sprint(m.Outputs()), fmt.Sprint(r.Outputs.Infos()); got != want {
 		t.Errorf("outputs are %s, want %s", got, want)
 	}
+	// Chosen outputs have their usual names, and what is chosen is not left out without a word.
+	for want, names := range map[string][]string{
+		"probabilities, leverage": {"probabilities", "leverage"}, "output_label": {"output_label"},
+	} {
+		r, err := Write(t.Context(), c.Out, Options{Out: filepath.Join(out, names[0]+".onnx"), Outputs: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range append(r.Outputs.Infos(), r.OwnOutputs...) {
+			got = append(got, v.Name)
+		}
+		if strings.Join(got, ", ") != want || len(r.Warnings) > 0 {
+			t.Errorf("outputs %q, want %s, and warnings %q", got, want, r.Warnings)
+		}
+	}
+	_, err = Write(t.Context(), c.Out, Options{Triton: out, Force: true, Outputs: []string{"output_probability"}})
+	says(t, err, "output_probability", "leave it out")
 	// A file keeps them.
 	if r, err = Write(t.Context(), c.Out, Options{Out: filepath.Join(out, "m.onnx")}); err != nil || len(r.OwnOutputs) != 2 ||
 		len(r.Warnings) > 0 {
@@ -369,6 +387,8 @@ func TestExportRefuses(t *testing.T) {
 		"a name that is a path":       {dir, Options{Triton: out, Name: "../x"}, []string{`"../x"`, "letters"}},
 		"a batch below nothing":       {dir, Options{Triton: out, MaxBatch: -1}, []string{"-1"}},
 		"a batch beyond all":          {dir, Options{Triton: out, MaxBatch: 1 << 30}, []string{"1073741824", "65536"}},
+		"an output of none":           {dir, Options{Out: fresh, Outputs: []string{"probability"}}, []string{`"probability"`, "probabilities, logits, logit_variance, ood_score"}},
+		"a probe of none of its own":  {dir, Options{Out: fresh, Outputs: []string{"leverage"}, Probe: true}, []string{"no output to check", "probabilities"}},
 		"a method without a graph":    {dir, Options{Out: fresh, Method: "ts"}, []string{`"ts"`, "mf0, mf1"}},
 		"no bundle":                   {out, Options{Out: fresh}, []string{"bundle.yaml", "not a bundle"}},
 		"precomputed features":        {ready, Options{Out: fresh}, []string{"precomputed features", "no network", "calibrate with a model"}},

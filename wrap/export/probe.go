@@ -1,6 +1,7 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,6 +49,9 @@ func probeFile(b *bundle.Bundle, method string, outputs fuse.Outputs, name strin
 	answer := &oip.Response{Model: strings.TrimSuffix(name, probeSuffix), Version: "1", Parameters: oip.Parameters{}}
 	add := func(key string, tolerance float64, data any, width ...int64) {
 		o := outputs.Of(key)
+		if o == nil {
+			return
+		}
 		shape := append([]int64{int64(kept.N)}, width...)
 		answer.Outputs = append(answer.Outputs, tensor.Tensor{Name: o.Name, Shape: shape, Data: data})
 		answer.Parameters[o.Name] = tolerance
@@ -59,6 +63,9 @@ func probeFile(b *bundle.Bundle, method string, outputs fuse.Outputs, name strin
 		if abstain, sure := abstentions(d, p, r.OODScore); sure {
 			add("abstain", 0, abstain)
 		}
+	}
+	if len(answer.Outputs) == 0 {
+		return onnx.File{}, errors.New("a probe has no output to check: give one of probabilities, logits, ood_score and abstain")
 	}
 	all := func(string) bool { return false }
 	request, _, err := (&oip.Request{Inputs: kept.Inputs}).Body(all)

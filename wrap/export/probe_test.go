@@ -96,6 +96,7 @@ func TestAProbeIsWhatTheExportedModelGives(t *testing.T) {
 		outputs []string
 	}{
 		"one answer":     {decided(quick(config(t, filepath.Join(t.TempDir(), "b")))), Options{}, append(slices.Clone(usual), "abstain")},
+		"one output":     {quick(config(t, filepath.Join(t.TempDir(), "b"))), Options{Outputs: []string{"leverage", "logits"}}, []string{"logits"}},
 		"float32":        {quick(config(t, filepath.Join(t.TempDir(), "b"))), Options{Precision: "float32", Method: "mf0"}, usual},
 		"mf0":            {quick(config(t, filepath.Join(t.TempDir(), "b"))), Options{Method: "mf0"}, usual},
 		"steps":          {wraptest.StepConfig(t, wraptest.StepTagger()), Options{}, usual},

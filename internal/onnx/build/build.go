@@ -2,6 +2,8 @@
 package build
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -72,10 +74,7 @@ func (b *Builder) Rows(cur string, typ tensor.Type, name string) string {
 // there are outputs of the old graph, the model has all of its inputs.
 func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 	old := b.Model.Proto().GetGraph()
-	var roots []string
-	for _, n := range b.Nodes {
-		roots = append(roots, onnxpb.Dependencies(n)...)
-	}
+	nodes, roots := b.needed(outputs)
 	whole := false
 	for _, v := range outputs {
 		if b.Model.Graph().Has(v.GetName()) {
@@ -91,8 +90,7 @@ func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 			g.Node = append(g.Node, n)
 		}
 	}
-	g.Node = append(g.Node, b.Nodes...)
-	g.Initializer = append(g.Initializer, b.Consts...)
+	g.Node = append(g.Node, nodes...)
 	read := map[string]bool{}
 	for _, name := range roots {
 		read[name] = true
@@ -102,11 +100,12 @@ func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 			read[name] = true
 		}
 	}
-	for _, t := range old.GetInitializer() {
+	for _, t := range slices.Concat(b.Consts, old.GetInitializer()) {
 		if read[t.GetName()] {
 			g.Initializer = append(g.Initializer, t)
 		}
 	}
+	kept := slices.DeleteFunc(slices.Clone(b.Kept), func(p onnx.Payload) bool { return !read[p.Tensor.GetName()] })
 	for _, s := range old.GetSparseInitializer() {
 		if read[s.GetValues().GetName()] {
 			g.SparseInitializer = append(g.SparseInitializer, s)
@@ -131,7 +130,27 @@ func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 	pb.Functions = onnxpb.UsedFunctions(g.Node, b.Model.Proto().GetFunctions())
 	// Training information refers to tensors that are gone.
 	pb.ProtoReflect().SetUnknown(without(pb.ProtoReflect().GetUnknown(), 20))
-	return b.Model.Derive(pb, b.Kept...)
+	return b.Model.Derive(pb, kept...)
+}
+
+// needed returns the new nodes that the outputs need, and the tensors that these nodes read.
+func (b *Builder) needed(outputs []*onnxpb.ValueInfo) (nodes []*onnxpb.Node, read []string) {
+	wanted := map[string]bool{}
+	for _, v := range outputs {
+		wanted[v.GetName()] = true
+	}
+	for _, n := range slices.Backward(b.Nodes) {
+		if !slices.ContainsFunc(n.GetOutput(), func(name string) bool { return wanted[name] }) {
+			continue
+		}
+		nodes = append(nodes, n)
+		for _, name := range onnxpb.Dependencies(n) {
+			wanted[name] = true
+			read = append(read, name)
+		}
+	}
+	slices.Reverse(nodes)
+	return nodes, read
 }
 
 // without returns unknown fields except those with the given number.
