@@ -26,6 +26,11 @@ PACKAGES = ("torch", "torchvision", "laplace-torch", "curvlinops-for-pytorch", "
 MEMORY = 16 << 30
 
 
+# The networks that are measured fused, with their classes, and the forms that are exported of each.
+FUSED = {"resnet50": 1000, "mobilenet_v2": 1000, "mlp": 10}
+FORMS = {"fused": (), "float32": ("--precision", "float32"), "probabilities": ("--outputs", "probabilities")}
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of the measurements. `FULL` is for the table; `QUICK` tests all scripts in a few minutes."""

@@ -18,8 +18,17 @@ def pictures(n, size, seed):
     return np.repeat(np.repeat(coarse, step, 2), step, 3)[:, :, :size, :size] + 0.3 * fine
 
 
+def examples(name, n, size, seed):
+    """What a network takes: pictures, or for `mlp` [n, 1, 8, 8]."""
+    return pictures(n, 8, seed)[:, :1] if name == "mlp" else pictures(n, size, seed)
+
+
 def architecture(name, classes):
-    """`resnet50`, `resnet18`, or `resnet18-64` with a layer of 64 features before the last."""
+    """`resnet50`, `mobilenet_v2`, `resnet18`, `resnet18-64` with a layer of 64 features before the last, or `mlp`, of 64
+    numbers and 128 features.
+    """
+    if name == "mlp":
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, classes))
     model = getattr(torchvision.models, name.split("-")[0])(num_classes=classes)
     if "-" in name:
         width = int(name.split("-")[1])
@@ -37,9 +46,9 @@ def network(name, classes, size):
     for m in norms:
         m.momentum = None
     with torch.no_grad():
-        model.train()(torch.from_numpy(pictures(16, size, 1)))
+        model.train()(torch.from_numpy(examples(name, 16, size, 1)))
     return model.eval()
 
 
 def last_layer(name):
-    return "fc.2" if "-" in name else "fc"
+    return {"mlp": "3", "mobilenet_v2": "classifier.1"}.get(name, "fc.2" if "-" in name else "fc")

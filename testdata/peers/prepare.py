@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import torch
 
-from common import ROOT, THREADS, arguments, environment, say
-from networks import network, pictures
+from common import FORMS, FUSED, ROOT, THREADS, arguments, environment, say
+from networks import examples, network, pictures
 
 warnings.filterwarnings("ignore")
 args = arguments(__doc__)
@@ -29,17 +29,17 @@ def once(path, make):
 def export(name, classes):
     def write(path):
         model = network(name, classes, sizes.image)
-        x = torch.from_numpy(pictures(2, sizes.image, 2))
+        x = torch.from_numpy(examples(name, 2, sizes.image, 2))
         torch.onnx.export(model, (x,), path, input_names=["images"], output_names=["logits"], opset_version=18,
                           dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1 << 16)},), external_data=False, verbose=False)
         torch.save(model.state_dict(), args.work / f"{name}-{classes}.pt")
     return once(f"{name}-{classes}.onnx", write)
 
 
-def labelled(n, seed):
+def labelled(name, n, seed):
     def write(path):
         with open(path, "wb") as f:
-            np.savez(f, images=pictures(n, sizes.image, seed), labels=np.random.default_rng(seed).integers(0, 10, n))
+            np.savez(f, images=examples(name, n, sizes.image, seed), labels=np.random.default_rng(seed).integers(0, 10, n))
     return write
 
 
@@ -77,10 +77,15 @@ for program, module, package in (("mfgs", ROOT, "./cmd/mfgs"), ("harness", ROOT 
     subprocess.run(["go", "build", "-o", args.work / program, package], cwd=module, check=True)
 
 once("train.npy", lambda path: np.save(open(path, "wb"), pictures(sizes.train, sizes.image, 4)))
-once("val.npz", labelled(sizes.val, 5))
+once("val.npz", labelled("", sizes.val, 5))
+once("mlp-train.npy", lambda path: np.save(open(path, "wb"), examples("mlp", sizes.features, sizes.image, 4)))
+once("mlp-val.npz", labelled("mlp", sizes.val, 5))
 few = f"{args.work / 'train.npy'}[0:{sizes.few_train}]"
-big = export("resnet50", 1000)
-bundle = once("resnet50.mfgs", calibrate(big, few, args.work / "val.npz"))
+for name, classes in FUSED.items():
+    data = (args.work / "mlp-train.npy", args.work / "mlp-val.npz") if name == "mlp" else (few, args.work / "val.npz")
+    bundle = once(f"{name}.mfgs", calibrate(export(name, classes), *data))
+    for form, flags in FORMS.items():
+        once(f"{name}-{form}.onnx", lambda path: mfgs("export", "--bundle", bundle, "--method", "mf0", *flags, "--out", path))
 
 for k in sizes.classes:
     export("resnet18", k)
@@ -90,5 +95,4 @@ for k in sizes.classes:
         export("resnet18-64", k)
         once(f"features-{k}-64-train.npz", features(k, 64, sizes.features, 10))
         once(f"features-{k}-64-val.npz", features(k, 64, sizes.features // 4, 11))
-once("resnet50-fused.onnx", lambda path: mfgs("export", "--bundle", bundle, "--out", path))
 say("prepared")

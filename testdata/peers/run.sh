@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")"
 python=${PYTHON:-.venv/bin/python}
-for script in prepare resnet50 throughput sampling gobench against_laplace; do
+for script in prepare fused throughput sampling gobench against_laplace; do
 	echo "== $script" >&2
 	"$python" -W ignore "$script.py" "$@"
 done

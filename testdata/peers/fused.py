@@ -1,18 +1,21 @@
-"""The fused ResNet-50 against the plain network, in Python's ONNX Runtime and in Go: latency, and peak memory of a
-dedicated process.
+"""Fused models against the plain networks: the latency of all forms for single inputs, in Python's ONNX Runtime; and of a
+ResNet-50 in Python and in Go, with the peak memory of a dedicated process.
 """
 
 import json
 import sys
+from statistics import median
 
 import numpy as np
 import onnxruntime
 
-from common import THREADS, alternate, arguments, must, peak, process, record, side
+from common import FORMS, FUSED, THREADS, alternate, arguments, must, peak, process, record, side
 
-SECTION = "resnet50"
-LIMITS = {16: 1.02, 1: 1.03}
+SECTION = "fused"
+LIMIT = 1.02
+SINGLE = {"resnet50": 1.02, "mobilenet_v2": 1.05}
 MEMORY = 1.4
+NAMES = {"resnet50": "ResNet-50", "mobilenet_v2": "MobileNet v2", "mlp": "an MLP of two layers"}
 
 
 def session(path):
@@ -26,6 +29,22 @@ def session(path):
 def images(args, batch):
     """The last training images, which the bundle was not calibrated with."""
     return {"images": np.ascontiguousarray(np.load(args.work / "train.npy", mmap_mode="r")[-batch:])}
+
+
+def forms(args, name, order):
+    """Single inputs of one network, in all of its forms."""
+    data = args.work / ("mlp-train.npy" if name == "mlp" else "train.npy")
+    x = {"images": np.ascontiguousarray(np.load(data, mmap_mode="r")[-1:])}
+    files = {"plain": f"{name}-{FUSED[name]}", "all outputs": f"{name}-fused", "all, in float32": f"{name}-float32",
+             "probabilities alone": f"{name}-probabilities"}
+    sessions = [session(args.work / f"{file}.onnx") for file in files.values()]
+    runs = {"resnet50": 4, "mobilenet_v2": 20, "mlp": 100}[name] * args.sizes.runs
+    times = [[1e3 * t for t in side] for side in alternate(runs, *(lambda s=s: s.run(None, x) for s in sessions))]
+    kind, limit = ("at most", SINGLE[name]) if name in SINGLE else ("", 0)
+    more = [f"{form}: {1e3 * (median(t) - median(times[0])):.0f} µs more than the network" for form, t in zip(files, times)]
+    record(args, f"fused-single-{name}", SECTION, f"{NAMES[name]}, a single input", "ms",
+           [side(form, t) for form, t in zip(files, times)], [(i, 0, kind, limit) for i in range(1, len(files))], order=order,
+           notes=["; ".join(more[1:])])
 
 
 def main():
@@ -47,13 +66,15 @@ def main():
         fused, plain = alternate(runs, *(lambda s=sessions[name]: s.run(None, x) for name in ("fused", "plain")))
         record(args, f"resnet50-python-{batch}", SECTION, f"batch {batch}, Python", "ms",
                [side("fused", [1e3 * t for t in fused]), side("plain", [1e3 * t for t in plain])],
-               [(0, 1, "at most", LIMITS[1 if batch == 1 else 16])], order=order)
+               [(0, 1, "at most", LIMIT)], order=order)
         done = must(process([*go, "-batch", batch, "-runs", runs])).out
         record(args, f"resnet50-go-{batch}", SECTION, f"batch {batch}, Go", "ms",
                [side("Predictor", [1e3 * t for t in done["fused"]]), side("plain", [1e3 * t for t in done["plain"]])],
-               [(0, 1, "at most", LIMITS[1 if batch == 1 else 16])], order=2 + order,
+               [(0, 1, "at most", LIMIT)], order=2 + order,
                notes=["`wrap.Predictor.Predict`, which returns a `Prediction` for each row, against `ort.Session.Run`"])
     del sessions
+    for order, name in enumerate(FUSED):
+        forms(args, name, 6 + order)
 
     quick = ["--quick"] if args.quick else []
     python = {name: [must(process([sys.executable, "-W", "ignore", sys.argv[0], "--only", name, "--work", args.work, *quick])).peak
