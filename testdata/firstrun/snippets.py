@@ -1,6 +1,6 @@
 """Runs the Python of docs/bundle.md and docs/tutorials/text.md on the results of the commands above it,
 and compares its output with the indented lines below. It also runs the JavaScript that imports its packages, with those
-of testdata/engines. The Python of docs/serving.md is only compiled; testdata/serve/clients tests it. With Node and in a
+of testdata/engines, and whole programs in C#, where there is dotnet and NuGet has Microsoft.ML.OnnxRuntime. The Python of docs/serving.md is only compiled; testdata/serve/clients tests it. With Node and in a
 Python environment with onnxruntime, from the root of the repository:
 
     make build
@@ -29,6 +29,11 @@ GIVEN = {
     "docs/bundle.md": {"onnxruntime": onnxruntime, "images": np.zeros((2, 1, 8, 8), np.float32)},
     "docs/tutorials/text.md": {"json": json, "text": "tre", "label": 4, "tokenizer": lambda text: {"input_ids": [1, 26, 2], "attention_mask": [1, 1, 1]}},
 }
+PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup><OutputType>Exe</OutputType><TargetFramework>{framework}</TargetFramework></PropertyGroup>
+  <ItemGroup><PackageReference Include="Microsoft.ML.OnnxRuntime" Version="*" /></ItemGroup>
+</Project>
+"""
 
 
 def commands(text):
@@ -70,6 +75,24 @@ def javascript(text):
     return len(programs)
 
 
+def csharp(text):
+    """Runs each ```csharp block that is a program, and returns how many there are."""
+    programs = [code for code in re.findall(r"^```csharp\n(.*?)^```$", text, re.M | re.S) if "static void Main" in code]
+    if programs and not shutil.which("dotnet"):
+        print("NOT RUN: the programs in C#, as there is no dotnet")
+        return len(programs)
+    for code in programs:
+        version = subprocess.run(["dotnet", "--version"], capture_output=True, text=True, check=True).stdout.split(".")
+        folder = pathlib.Path("csharp")
+        folder.mkdir()
+        (folder / "check.cs").write_text(code)
+        (folder / "check.csproj").write_text(PROJECT.format(framework=f"net{'coreapp' if int(version[0]) < 5 else ''}{version[0]}.{version[1]}"))
+        subprocess.run(["dotnet", "run", "--project", folder], check=True)
+        shutil.rmtree(folder)
+        print(f"C# of {len(code.splitlines())} lines ran")
+    return len(programs)
+
+
 def main():
     ran = 0
     for name, given in GIVEN.items():
@@ -90,13 +113,13 @@ def main():
                     sys.exit(f"{name}: printed\n" + "\n".join(got) + "\nand shown\n" + "\n".join(shown))
                 print(f"{name}: a block of {len(code.splitlines())} lines ran, {len(shown)} lines of output as shown")
                 ran += 1
-            ran += javascript(text)
+            ran += javascript(text) + csharp(text)
             os.chdir(ROOT)
     for code, _ in blocks((ROOT / "docs/serving.md").read_text()):
         compile(code, "docs/serving.md", "exec")
         ran += 1
-    if ran < 7:
-        sys.exit(f"{ran} blocks found, want at least 7")
+    if ran < 8:
+        sys.exit(f"{ran} blocks found, want at least 8")
 
 
 main()
