@@ -101,6 +101,8 @@ func TestAProbeIsWhatTheExportedModelGives(t *testing.T) {
 		"mf0":            {quick(config(t, filepath.Join(t.TempDir(), "b"))), Options{Method: "mf0"}, usual},
 		"steps":          {wraptest.StepConfig(t, wraptest.StepTagger()), Options{}, usual},
 		"steps, float32": {wraptest.StepConfig(t, wraptest.StepTagger()), Options{Precision: "float32"}, usual},
+		"steps, one":     {wraptest.StepConfig(t, wraptest.StepTagger()), Options{Outputs: usual[:1]}, usual[:1]},
+		"text, some":     {wraptest.LineConfig(t, wraptest.Recogniser()), Options{Outputs: []string{"text", "ood_score"}}, usual[2:]},
 		"text":           {wraptest.LineConfig(t, wraptest.Recogniser()), Options{}, usual},
 	} {
 		mustCalibrate(t, tt.config)
