@@ -102,7 +102,7 @@ func (s *Served) Values(x Examples) (ood, percentile, pvalue []float64) {
 			if percentile != nil {
 				percentile[from+i] = 1
 				if known.at(i, 0) == 1 {
-					percentile[from+i] = s.share(ood[from+i])
+					percentile[from+i] = s.Percentile(ood[from+i])
 				}
 			}
 			if pvalue != nil {
@@ -143,8 +143,8 @@ func (s *Served) oodScore(t Terms[Rows]) (ood, known Rows) {
 	return oodScore(t, s, s.rows(t, s.Tensors))
 }
 
-// share is the fraction of validation examples that score lower, as shareOf writes it for graphs.
-func (s *Served) share(score float64) float64 {
+// Percentile is the fraction of validation examples whose bounded score is lower, as shareOf writes it for graphs.
+func (s *Served) Percentile(score float64) float64 {
 	q := s.Quantiles
 	// The first of equal quantiles.
 	i, _ := slices.BinarySearch(q, score)

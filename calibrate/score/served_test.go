@@ -127,7 +127,7 @@ func TestPercentilesEndAtTheEnds(t *testing.T) {
 	for score, want := range map[float64]float64{
 		0: 0, q[0]: 0, (q[0] + q[1]) / 2: 1. / 8, q[2]: 0.5, q[4]: 1, math.Nextafter(q[4], 1): 1, 1: 1,
 	} {
-		if got := s.share(score); !approx.Equal(got, want, 1e-12) {
+		if got := s.Percentile(score); !approx.Equal(got, want, 1e-12) {
 			t.Errorf("%v is above %v of %v, want %v", score, got, q, want)
 		}
 		one := Numbers(Examples{N: 1})

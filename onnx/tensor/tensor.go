@@ -37,6 +37,18 @@ func (t Tensor) Slice(first, last int) Tensor {
 	return t
 }
 
+// Rows returns a copy of the given rows of the first axis.
+func (t Tensor) Rows(rows []int) Tensor {
+	data := reflect.ValueOf(t.Data)
+	row := data.Len() / int(t.Shape[0])
+	some := reflect.MakeSlice(data.Type(), 0, len(rows)*row)
+	for _, i := range rows {
+		some = reflect.AppendSlice(some, data.Slice(i*row, (i+1)*row))
+	}
+	t.Data, t.Shape = some.Interface(), withRows(t.Shape, len(rows))
+	return t
+}
+
 // Clone returns a copy of t with data of its own.
 func (t Tensor) Clone() Tensor {
 	data := reflect.ValueOf(t.Data)

@@ -194,7 +194,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
 	}
 	if o.Probe {
-		f, err := probeFile(b, o.Method, report.Outputs, probeName(to.model))
+		f, err := probeFile(b, o.Method, report, probeName(to.model))
 		if err != nil {
 			return nil, err
 		}
@@ -416,6 +416,9 @@ func (p *destination) leftovers(list []onnx.File) (warnings []string) {
 	} {
 		path := filepath.Join(p.folder, name)
 		_, err := os.Lstat(path)
+		if name == probeName(p.model) && !isProbe(path) {
+			continue
+		}
 		if p.whole == "" && err == nil && !slices.ContainsFunc(list, func(f onnx.File) bool { return f.Name == name }) {
 			warnings = append(warnings, path+" "+what)
 		}

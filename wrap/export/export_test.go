@@ -388,7 +388,6 @@ func TestExportRefuses(t *testing.T) {
 		"a batch below nothing":       {dir, Options{Triton: out, MaxBatch: -1}, []string{"-1"}},
 		"a batch beyond all":          {dir, Options{Triton: out, MaxBatch: 1 << 30}, []string{"1073741824", "65536"}},
 		"an output of none":           {dir, Options{Out: fresh, Outputs: []string{"probability"}}, []string{`"probability"`, "probabilities, logits, logit_variance, ood_score"}},
-		"a probe of none of its own":  {dir, Options{Out: fresh, Outputs: []string{"leverage"}, Probe: true}, []string{"no output to check", "probabilities"}},
 		"a method without a graph":    {dir, Options{Out: fresh, Method: "ts"}, []string{`"ts"`, "mf0, mf1"}},
 		"no bundle":                   {out, Options{Out: fresh}, []string{"bundle.yaml", "not a bundle"}},
 		"precomputed features":        {ready, Options{Out: fresh}, []string{"precomputed features", "no network", "calibrate with a model"}},

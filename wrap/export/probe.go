@@ -4,16 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/internal/option"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
@@ -27,18 +30,15 @@ const (
 
 func probeName(model string) string { return strings.TrimSuffix(model, onnxSuffix) + probeSuffix }
 
-// errNoProbe says why a bundle's model has no probe.
-var errNoProbe = option.Errorf("the bundle keeps no validation inputs, which a probe consists of: calibrate without %s, on inputs that are numbers",
-	option.NoProbe)
-
 // probeFile returns the file that checks a deployment of the model: a request of the Open Inference Protocol with the
-// bundle's validation inputs, and the response that it must get, as computed by the float64 formulas. The response's
-// parameters say for each output how far its numbers may be from these. Of a model with an answer for each step, the
-// response has the first step of each example.
-func probeFile(b *bundle.Bundle, method string, outputs fuse.Outputs, name string) (onnx.File, error) {
-	kept, head := b.Probe, b.Manifest.Head.Head
-	if kept == nil {
-		return onnx.File{}, errNoProbe
+// bundle's validation inputs, as many as the model takes, and the response that it must get, as computed by the float64
+// formulas. The response's parameters say for each output how far its numbers may be from these. Of a model with an
+// answer for each step, the response has the first step of each example.
+func probeFile(b *bundle.Bundle, method string, report *Report, name string) (onnx.File, error) {
+	head := b.Manifest.Head.Head
+	kept, err := writable(b.Probe, head, report.Inputs)
+	if err != nil {
+		return onnx.File{}, err
 	}
 	calibration := *b.Calibration()
 	if method != "" {
@@ -48,7 +48,7 @@ func probeFile(b *bundle.Bundle, method string, outputs fuse.Outputs, name strin
 	p := measure.ClassProbabilities(head, r.LogP)
 	answer := &oip.Response{Model: strings.TrimSuffix(name, probeSuffix), Version: "1", Parameters: oip.Parameters{}}
 	add := func(key string, tolerance float64, data any, width ...int64) {
-		o := outputs.Of(key)
+		o := report.Outputs.Of(key)
 		if o == nil {
 			return
 		}
@@ -56,16 +56,28 @@ func probeFile(b *bundle.Bundle, method string, outputs fuse.Outputs, name strin
 		answer.Outputs = append(answer.Outputs, tensor.Tensor{Name: o.Name, Shape: shape, Data: data})
 		answer.Parameters[o.Name] = tolerance
 	}
-	add("probabilities", probe.MostProbability, p, int64(head.Classes()))
-	add("logits", probe.MostLogits*probe.Spread(kept.Logits, head.Logits), kept.Logits, int64(head.Logits))
+	k, classes, served := int64(head.Logits), int64(head.Classes()), calibration.Served()
+	add("probabilities", probe.MostProbability, p, classes)
+	add("logits", probe.MostLogits*probe.Spread(kept.Logits, head.Logits), kept.Logits, k)
+	if !head.Nonlinear {
+		add("logit_variance", mostVariance*slices.Max(r.Variance), r.Variance, k)
+		add("leverage", mostVariance*slices.Max(r.Leverage), r.Leverage)
+	}
 	add("ood_score", probe.MostScore, r.OODScore)
-	if d := b.Manifest.Decisions; outputs.Of("abstain") != nil {
-		if abstain, sure := abstentions(d, p, r.OODScore); sure {
-			add("abstain", 0, abstain)
-		}
+	if r.OODPercentile != nil {
+		add("ood_percentile", shift(served.Percentile, r.OODScore), r.OODPercentile)
+	}
+	if r.OODPValue != nil {
+		add("ood_pvalue", shift(served.PValue, r.OODScore), r.OODPValue)
+	}
+	if abstain, sure := abstentions(b.Manifest.Decisions, p, r.OODScore); sure {
+		add("abstain", 0, abstain)
+	}
+	if sets, sure := members(b.Manifest.Decisions, p, head.Classes()); sure {
+		add("prediction_set", 0, sets, classes)
 	}
 	if len(answer.Outputs) == 0 {
-		return onnx.File{}, errors.New("a probe has no output to check: give one of probabilities, logits, ood_score and abstain")
+		return onnx.File{}, errors.New("a probe has no output to check: give one of probabilities, logits and ood_score")
 	}
 	all := func(string) bool { return false }
 	request, _, err := (&oip.Request{Inputs: kept.Inputs}).Body(all)
@@ -83,6 +95,70 @@ func probeFile(b *bundle.Bundle, method string, outputs fuse.Outputs, name strin
 	}}, nil
 }
 
+// mostVariance is how far variances and leverages may be from theirs, in units of the largest. They weigh directions
+// that are absent from the training data, and so move by more than logits.
+const mostVariance = 0.2
+
+// writable returns the inputs that JSON has a form for, which has none for NaN and infinities. For a model with a fixed
+// batch they are as many as that, some of them repeated.
+func writable(kept *bundle.Probe, h layer.Head, inputs []onnx.ValueInfo) (*bundle.Probe, error) {
+	if kept == nil {
+		return nil, option.Errorf("the bundle keeps no validation inputs, which a probe consists of: calibrate without %s, on inputs that are numbers",
+			option.NoProbe)
+	}
+	finite := slices.Repeat([]bool{true}, kept.N)
+	batch := int64(-1)
+	for _, t := range kept.Inputs {
+		switch t.Type() {
+		case tensor.Float16, tensor.BFloat16:
+			return nil, fmt.Errorf("there is no probe: input %q is %s, for which JSON has no form: leave it out, and compare with mfgs predict",
+				t.Name, t.Type())
+		case tensor.Float32, tensor.Float64:
+			for i, x := range reflect.ValueOf(t.Data).Seq2() {
+				if v := x.Float(); v-v != 0 {
+					finite[int(i.Int())*kept.N/t.Len()] = false
+				}
+			}
+		}
+	}
+	for _, in := range inputs {
+		if len(in.Shape) > 0 {
+			batch = max(batch, in.Shape[0].Value)
+		}
+	}
+	var rows []int
+	for i, ok := range finite {
+		if ok {
+			rows = append(rows, i)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, errors.New("there is no probe: all validation inputs that the bundle keeps have NaN or infinities, for which JSON has no form: leave it out, and compare with mfgs predict")
+	}
+	if batch > 0 {
+		rows = slices.Repeat(rows, int(batch)/len(rows)+1)[:batch]
+	}
+	some := &bundle.Probe{N: len(rows)}
+	for _, t := range kept.Inputs {
+		some.Inputs = append(some.Inputs, t.Rows(rows))
+	}
+	for _, i := range rows {
+		some.Features = append(some.Features, kept.Features[i*h.Features:(i+1)*h.Features]...)
+		some.Logits = append(some.Logits, kept.Logits[i*h.Logits:(i+1)*h.Logits]...)
+	}
+	return some, nil
+}
+
+// shift returns the largest change of a function of the OOD score when scores move by their tolerance.
+func shift(of func(score float64) float64, scores []float64) (most float64) {
+	for _, score := range scores {
+		for _, to := range []float64{score - probe.MostScore, score + probe.MostScore} {
+			most = max(most, math.Abs(of(to)-of(score)))
+		}
+	}
+	return most + 1e-6
+}
+
 // isProbe reports whether a file begins as those of probeFile do.
 func isProbe(path string) bool {
 	f, err := os.Open(path)
@@ -97,6 +173,9 @@ func isProbe(path string) bool {
 
 // abstentions returns which examples are abstained from. It is not sure if another rounding could change one.
 func abstentions(d *conformal.Decisions, p, ood []float64) (abstain []bool, sure bool) {
+	if d == nil || !d.Abstains() {
+		return nil, false
+	}
 	low, high := d.Clone(), d.Clone()
 	for rule, tolerance := range map[*conformal.Rule]float64{
 		low.Uncertainty: -probe.MostProbability, high.Uncertainty: probe.MostProbability,
@@ -116,4 +195,26 @@ func abstentions(d *conformal.Decisions, p, ood []float64) (abstain []bool, sure
 		abstain = append(abstain, certain)
 	}
 	return abstain, true
+}
+
+// members returns the prediction sets of examples, [n,C]. It is not sure if another rounding could change one.
+func members(d *conformal.Decisions, p []float64, classes int) (in []bool, sure bool) {
+	if d == nil || d.Set == nil {
+		return nil, false
+	}
+	low, high := d.Clone().Set, d.Clone().Set
+	for i := range low.Thresholds {
+		low.Thresholds[i] -= probe.MostProbability
+		high.Thresholds[i] += probe.MostProbability
+	}
+	for row := range slices.Chunk(p, classes) {
+		certain := low.Set(row)
+		if !slices.Equal(certain, high.Set(row)) {
+			return nil, false
+		}
+		for k := range classes {
+			in = append(in, slices.Contains(certain, k))
+		}
+	}
+	return in, true
 }
