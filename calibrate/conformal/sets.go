@@ -12,8 +12,8 @@ import (
 	"github.com/mfgs/mfgs/internal/option"
 )
 
-// A Score is a nonconformity score of each class k, given an example's probabilities p. Equally probable classes have
-// equal scores.
+// A Score is a nonconformity score of each class k, given an example's probabilities p. Of equally probable classes,
+// those of a lower number rank first.
 type Score string
 
 const (
@@ -296,9 +296,9 @@ var penalties = []float64{0.001, 0.01, 0.1, 0.2, 0.5}
 
 // A ranking of the classes of one example.
 type ranking struct {
-	order []int     // classes, the most probable first
-	above []float64 // by class, the probability of all more probable classes
-	place []int     // by class, the number of more probable classes
+	order []int     // classes, the most probable first, of equal ones that of the lower number, as TopK of ONNX has them
+	above []float64 // by class, the probability of all classes before it
+	place []int     // by class, the number of these
 }
 
 func newRanking(classes int) *ranking {
@@ -309,15 +309,11 @@ func (r *ranking) rank(p []float64) {
 	for k := range r.order {
 		r.order[k] = k
 	}
-	slices.SortFunc(r.order, func(a, b int) int { return cmp.Compare(p[b], p[a]) })
+	slices.SortFunc(r.order, func(a, b int) int { return cmp.Or(cmp.Compare(p[b], p[a]), cmp.Compare(a, b)) })
 	sum := 0.0
-	for i := 0; i < len(r.order); {
-		first, above := i, sum
-		for tied := true; tied; tied = i < len(r.order) && p[r.order[i]] == p[r.order[first]] {
-			r.above[r.order[i]], r.place[r.order[i]] = above, first
-			sum += p[r.order[i]]
-			i++
-		}
+	for place, k := range r.order {
+		r.above[k], r.place[k] = sum, place
+		sum += p[k]
 	}
 }
 

@@ -86,10 +86,11 @@ func TestAnExportedModelDecidesAsItsBundle(t *testing.T) {
 	}
 }
 
-// Linear networks of every link, in old and new operator sets.
+// Linear networks of every link, in old and new operator sets. In that of eight classes two and two are always equally
+// probable.
 func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 	t.Parallel()
-	const n, width = 900, 6
+	const n, width, twins = 900, 6, 8
 	for _, tt := range []struct {
 		link   layer.Link
 		k      int
@@ -105,10 +106,16 @@ func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 		{layer.Sigmoid, 1, 18, false, conformal.APS, []string{"abstain", "prediction_set"}},
 		{layer.Sigmoid, 3, 13, true, conformal.LAC, []string{"abstain", "prediction_set"}},
 		{layer.OneVsRest, 4, 11, false, conformal.APS, []string{"abstain", "prediction_set"}},
+		{layer.Softmax, twins, 13, false, conformal.APS, []string{"abstain", "prediction_set"}},
 	} {
 		t.Run(fmt.Sprintf("%s of %d, opset %d", tt.link, tt.k, tt.opset), func(t *testing.T) {
 			dir := t.TempDir()
 			weights := random(4, width*tt.k)
+			if tt.k == twins {
+				for i := 1; i < len(weights); i += 2 {
+					weights[i] = weights[i-1]
+				}
+			}
 			model := write(t, dir, "model.onnx", selector(tt.opset, "y", weights, width, tt.k))
 			x := wrap.Tensor{Shape: []int64{n, width}, Data: random(3, n*width)}
 			labels, dims := drawn(x.Data.([]float32), weights, n, tt.k, tt.multi)
