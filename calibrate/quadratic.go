@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -24,7 +25,7 @@ func (p *Posterior) Quadratic() (*layer.Quadratic, error) {
 	// The second moments of the augmented features are root·rootᵀ, up to a factor.
 	var root []float64
 	mean := make([]float64, d)
-	q := &layer.Quadratic{Forms: p.Head.Logits + 1}
+	q := &layer.Quadratic{Forms: p.Head.Logits + 1, Ratio: p.varianceRatio()}
 	var projection []float64 // [D,R], for augmented features
 	if p.Structure == Kronecker && p.Covariance != External {
 		scale := unitScale(p.LambdaA)
@@ -114,6 +115,21 @@ func (p *Posterior) weights() (reduction, weights []float64) {
 		return left, right
 	}
 	return nil, weights
+}
+
+// varianceRatio is layer.Quadratic.Ratio. In the Kronecker structure variances are sums over i of V_ik times squares: of two
+// classes, their ratio is at most that of two entries of a row.
+func (p *Posterior) varianceRatio() float64 {
+	if p.Structure != Kronecker {
+		return math.Inf(1)
+	}
+	ratio := 1.0
+	for row := range slices.Chunk(p.V, p.Head.Logits) {
+		if most := slices.Max(row); most > 0 {
+			ratio = math.Max(ratio, most/math.Max(0, slices.Min(row)))
+		}
+	}
+	return ratio
 }
 
 // unitScale returns the scale for which the squares of features with these second moments are of order one, whatever

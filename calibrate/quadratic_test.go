@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/layer"
@@ -65,6 +66,14 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 							if !approx.Equal(got[k], want, 2e-6*want) {
 								t.Fatalf("example %d, form %d: %v, want %v", i, k, got[k], want)
 							}
+						}
+					}
+					if bounded := structure == Kronecker; bounded == math.IsInf(q.Ratio, 1) {
+						t.Errorf("the ratio of variances is bounded by %v", q.Ratio)
+					}
+					for row := range slices.Chunk(s2, 4) {
+						if ratio := slices.Max(row) / slices.Min(row); ratio > 1.00001*q.Ratio {
+							t.Errorf("two variances have the ratio %v, want at most %v", ratio, q.Ratio)
 						}
 					}
 					if bias {

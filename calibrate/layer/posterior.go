@@ -27,6 +27,9 @@ type Quadratic struct {
 	Reduction  []float64 // [R,S], or nil
 	Weights    []float64 // [S,M], or [R,M] without Reduction, or nil
 
+	// Ratio bounds the ratio of the variances of two logits of an example, whatever its features; +Inf without a bound.
+	Ratio float64
+
 	// Double says that z needs float64: in float32 the forms of features like the training features would
 	// be off by more than 3e-5 of their size.
 	Double bool

@@ -106,7 +106,11 @@ func (s *Served) Values(x Examples) (ood, percentile, pvalue []float64) {
 				}
 			}
 			if pvalue != nil {
-				pvalue[from+i] = s.PValue(ood[from+i])
+				at := ood[from+i]
+				if known.at(i, 0) == 0 {
+					at = math.Inf(1)
+				}
+				pvalue[from+i] = s.PValue(at)
 			}
 		}
 	})
@@ -171,7 +175,7 @@ func (s *Served) Emit(t Terms[string]) (ood, percentile, pvalue string) {
 	rank := rankOf(t, exceeded, ood)
 	percentile = shareOf(t, quantiles, rank, ood, known)
 	if s.Examples > 0 {
-		pvalue = pvalueOf(t, s, rank)
+		pvalue = pvalueOf(t, s, rank, known)
 	}
 	return ood, percentile, pvalue
 }
@@ -197,7 +201,7 @@ func singleQuantiles(sorted []float64) (rounded, exceeded []float64) {
 	for i, q := range sorted {
 		rounded = append(rounded, float64(float32(q)))
 		if i > 0 && q-sorted[i-1] < equal*q || i+1 < len(sorted) && sorted[i+1]-q < equal*q {
-			q *= 1 + above
+			q = min(q*(1+above), 1)
 		}
 		exceeded = append(exceeded, float64(float32(q)))
 		if i > 0 {
@@ -246,8 +250,10 @@ func shareOf[V any](t Terms[V], quantiles []float64, rank, ood, known V) V {
 	return t.OrOne(t.Div(t.Add(whole, above), t.Number(float64(n-1))), known)
 }
 
-// pvalueOf is [Served.PValue] for a score above so many quantiles.
-func pvalueOf[V any](t Terms[V], s *Served, rank V) V {
+// pvalueOf is [Served.PValue] for a score above so many quantiles, and the least where the score is not known.
+func pvalueOf[V any](t Terms[V], s *Served, rank, known V) V {
+	n := t.Number(float64(len(s.Quantiles)))
+	rank = t.Add(n, t.Mul(known, t.Sub(rank, n)))
 	all := make([]float64, len(s.Quantiles)+1)
 	for below := range all {
 		all[below] = float64(1+s.atLeast(below)) / float64(1+s.Examples)

@@ -85,7 +85,7 @@ func TestPercentilesAreFractionsOfTheValidationData(t *testing.T) {
 				score := one.Number(got[i])
 				rank := rankOf(one, served.Quantiles, score)
 				same := shareOf(one, served.Quantiles, rank, score, one.Number(1)).Data[0]
-				if q := pvalueOf(one, served, rank).Data[0]; q != pvalues[i] {
+				if q := pvalueOf(one, served, rank, one.Number(1)).Data[0]; q != pvalues[i] {
 					t.Errorf("%s: p-value %v, in a graph %v", s.Name, pvalues[i], q)
 				}
 				if !approx.Equal(p, same, 1e-12) {
@@ -214,7 +214,7 @@ func TestPValuesAreTheirDefinition(t *testing.T) {
 				}
 				one := Numbers(Examples{N: 1})
 				rank := rankOf(one, served.Quantiles, one.Number(score))
-				if same := pvalueOf(one, served, rank).Data[0]; same != got {
+				if same := pvalueOf(one, served, rank, one.Number(1)).Data[0]; same != got {
 					t.Errorf("n = %d: in a graph p = %v of %v, want %v", n, same, score, got)
 				}
 			}

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -77,9 +78,10 @@ func (a *Attached) addPosterior(mf *fuse.MeanField) error {
 		return err
 	}
 	mf.Forms, mf.Lambda0, mf.NLL = *forms, m.MeanField.Lambda0, m.Temperatures.NLL.Temperatures
-	mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio)
-	if mf.Single {
-		mf.Intervals = []fuse.Interval{single(a.Head.Logits, m.MeanField.MaxRatio)}
+	if mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio); mf.Single {
+		if mf.Intervals, err = single(a.Head.Logits, forms.Ratio); err != nil {
+			return err
+		}
 	}
 	if b.Calibration().Served().Margin {
 		mf.OOD = m.Temperatures.OOD.Temperatures
@@ -156,11 +158,20 @@ func intervals(classes int, ratio float64) []fuse.Interval {
 	return list
 }
 
-// single is the one interval of a graph without branches. It is as long as the last of others, and longer if examples
-// were seen beyond that.
-func single(classes int, ratio float64) fuse.Interval {
-	r := max(farRatio, margins[len(margins)-1]*ratio)
-	return fuse.Interval{Ratio: r, Nodes: meanfield.Nodes(classes, math.Log(r), lseTolerance)}
+// single returns the interval of a graph without branches, for variances of an example's logits that differ by up to
+// ratio times: all T_k are in it. It is nil if every F is computed.
+func single(classes int, ratio float64) ([]fuse.Interval, error) {
+	// Rounding grows with the length of the interval. Exact sums take K² terms, and an operator for some of them.
+	const most, mostExact = 1000, 2000
+	r := max(2, math.Sqrt(ratio)) // T = √(1+λ₀s²)
+	switch {
+	case r <= most:
+		return []fuse.Interval{{Ratio: r, Nodes: meanfield.Nodes(classes, math.Log(r), lseTolerance)}}, nil
+	case classes <= mostExact:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("mf0 of %d classes in float32, want float64: the variances of an example's logits can differ by more than %d times, and their mean-field integral needs branches then: export in float64",
+		classes, int(most*most))
 }
 
 // metadata returns the metadata_props of a fused model, which say where it comes from.

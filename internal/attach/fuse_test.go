@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
@@ -94,7 +95,7 @@ func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 func inSingle(mf *fuse.MeanField) {
 	mf.Single = true
 	if k := mf.Forms.Forms - 1; k > 0 {
-		mf.Intervals = []fuse.Interval{attach.Single(k, 2)}
+		mf.Intervals, _ = attach.Single(k, 1e4)
 	}
 }
 
@@ -576,6 +577,23 @@ func TestIntervals(t *testing.T) {
 			list[1].Ratio != attach.Margins[1]*ratio {
 			t.Errorf("ratio %v: %v, want them to begin with %v and %v times as much", ratio, list, attach.Margins[0], attach.Margins[1])
 		}
+	}
+}
+
+// In float32 no temperature is beyond the interval, and what has none is computed exactly or refused.
+func TestTheIntervalOfAGraphWithoutBranchesHoldsAllTemperatures(t *testing.T) {
+	t.Parallel()
+	for ratio, want := range map[float64]float64{0.5: 2, 1: 2, 100: 10, 1e6: 1000} {
+		if list, err := attach.Single(1000, ratio); err != nil || len(list) != 1 || list[0].Ratio != want {
+			t.Errorf("ratio %v: %v, %v, want %v", ratio, list, err, want)
+		}
+	}
+	for _, ratio := range []float64{1.1e6, math.Inf(1)} {
+		if list, err := attach.Single(1000, ratio); list != nil || err != nil {
+			t.Errorf("ratio %v: %v, %v, want neither", ratio, list, err)
+		}
+		_, err := attach.Single(5000, ratio)
+		testerr.OneLine(t, err, "5000 classes in float32", "export in float64")
 	}
 }
 

@@ -58,6 +58,8 @@ var singleKinds = []single{
 	{name: "softmax K=10, matrix", link: layer.Softmax, k: 10, d: 32, plain: 1, affine: true, prior: true},
 	{name: "softmax K=1000", link: layer.Softmax, k: 1000, d: 64},
 	{name: "softmax K=1000, unequal variances", link: layer.Softmax, k: 1000, d: 64, unequal: 1e4},
+	{name: "softmax K=700, very unequal variances", link: layer.Softmax, k: 700, d: 64, unequal: 1e6},
+	{name: "softmax K=300, all variances", link: layer.Softmax, k: 300, d: 32, unequal: 1e9},
 	{name: "one logit", link: layer.Sigmoid, k: 1, d: 16},
 	{name: "20 labels", link: layer.Sigmoid, k: 20, d: 32},
 	{name: "20 labels, matrix", link: layer.Sigmoid, k: 20, d: 32, plain: 1.3, affine: true},
@@ -141,7 +143,7 @@ func newTwin(t testing.TB, kind single, names ...string) *twin {
 		mf := *w.mf
 		mf.Single = i == 1
 		if mf.Single && !w.nonlinear {
-			mf.Intervals = []fuse.Interval{attach.Single(w.k, math.Sqrt(cmp.Or(w.unequal, 4)))}
+			mf.Intervals, _ = attach.Single(w.k, cmp.Or(w.unequal, 10))
 		}
 		for j, s := range w.scores {
 			for _, one := range attach.Scores(s, true) {

@@ -88,9 +88,10 @@ func (t *Terms) Div(x, y string) string { return t.f.binary("Div", t.real(x), t.
 func (t *Terms) MinOf(x, y string) string { return t.f.extreme("Min", t.real(x), t.real(y), 2) }
 func (t *Terms) MaxOf(x, y string) string { return t.f.extreme("Max", t.real(x), t.real(y), 2) }
 
-// Greater is 1 where x > y, and 0 elsewhere: where one of them is not a number, too.
+// Greater is 1 where x > y, and 0 elsewhere: where one of them is not a number, too, for which some engines have the
+// operator Greater hold.
 func (t *Terms) Greater(x, y string) string {
-	return t.f.compared("Greater", t.real(x), t.real(y))
+	return t.f.compared("Less", t.real(y), t.real(x))
 }
 
 // OrOne is x where known is 1, and 1 where it is 0, even if x is not a number there. Before operator set 9, x⁰ is 1.
@@ -143,7 +144,7 @@ func (t *Terms) largest(x string, k int) (out, places string) {
 func (t *Terms) Distances(x, rough string, k int, name string, data []float64, width int) string {
 	_, places := t.largest(t.Neg(rough), k)
 	near := t.f.op("Gather", []string{t.Constant(name, data, width), places}) // [N,k,w]
-	apart := t.f.binary("Sub", near, t.f.reshape(t.real(x), 0, 1, -1))
+	apart := t.f.binary("Sub", near, t.f.reshape(t.real(x), 0, 1, int64(width)))
 	return t.f.sumSquares(apart, 2, false)
 }
 
@@ -170,7 +171,7 @@ func (t *Terms) OfLargest(x, name string, data []float64, width int) string {
 func (t *Terms) OfClass(name string, data []float64, width int) string {
 	rows := t.f.float(name, data, int64(len(data)/width), int64(width))
 	if t.f.k == 1 {
-		return t.f.widened(t.f.row(rows, t.f.index(t.f.binary("Greater", t.real(t.logits), t.f.number(0)))))
+		return t.f.widened(t.f.row(rows, t.f.index(t.f.binary("Greater", t.real(t.logits), t.f.number(0))), width))
 	}
 	class := t.f.op("ArgMax", []string{t.logits}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 0))
 	return t.f.widened(t.f.op("Gather", []string{rows, class}))
@@ -186,8 +187,8 @@ func (f *fuser) index(x string) string {
 
 // row is the row of a matrix at an index, [N,width] of [N,1]. The index keeps its rank, as onnx2tf takes int32 [N] for
 // a shape.
-func (f *fuser) row(matrix, index string) string {
-	return f.reshape(f.op("Gather", []string{matrix, index}), 0, -1)
+func (f *fuser) row(matrix, index string, width int) string {
+	return f.reshape(f.op("Gather", []string{matrix, index}), 0, int64(width))
 }
 
 // At is the row of a constant matrix at a number of it, [N,width] of [N,1].
@@ -197,7 +198,7 @@ func (t *Terms) At(number, name string, data []float64, width int) string {
 		at = t.f.index(number)
 		t.numbers[number] = at
 	}
-	return t.f.row(t.Constant(name, data, width), at)
+	return t.f.row(t.Constant(name, data, width), at, width)
 }
 
 // extreme is Min or Max of two, of which one at least has that rank. Before operator set 8 these took no others than
