@@ -381,8 +381,8 @@ func TestDistanceToThePredictedClassInLeadingComponents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := s.examples()
-	got := ownDistance(Numbers(x), fitted, Rows{widened(s.queries, d).Data, d})
+	terms := Numbers(s.examples())
+	got := ownDistance(terms, fitted, toOwnMean(terms, fitted, terms.Number(1)))
 	units := *s
 	units.train = s.directions()
 	means, within := units.classes()

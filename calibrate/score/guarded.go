@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
@@ -47,16 +49,38 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 	unlike := t.Mul(t.MaxOf(one, t.Div(h, constant(t, fitted, "leverage"))), t.Mul(short, short))
 	distance := t.Sqrt(h)
 	if fitted.has("means") {
-		square := ownDistance(t, fitted, t.Div(t.Features(), n))
+		square := ownDistance(t, fitted, toOwnMean(t, fitted, n))
 		square = t.MaxOf(t.Number(least), square)
 		distance = t.Mul(n, t.Sqrt(t.Mul(square, t.Sqrt(square))))
 	}
 	return t.Neg(t.Div(margin(t), t.Mul(distance, unlike)))
 }
 
-// ownDistance is the squared Mahalanobis distance of a direction to the mean of the predicted class. The covariance
-// has the r largest eigenvalues λ_j of that within classes, and σ² for all others, their mean; a ridge δ is added to
-// each (Moghaddam and Pentland 1997). With x the difference to the mean and z_j = q_jᵀx/√(λ_j+δ) it is
+// toOwnMean is the difference x of the direction φ/n to the mean m of the predicted class. In float32 features whose mean
+// c is far larger than their spread would lose the digits of that: with φ' = φ - c, r = |c| and δ = n² - r² it is
+//
+//	φ'/n + (1/n - 1/r) c - (m - c/r), 1/n - 1/r = -δ / (n r (n+r)), δ = |φ'|² + 2 cᵀφ'.
+func toOwnMean[V any](t Terms[V], fitted Tensors, n V) V {
+	means := fitted.Of("means")
+	d, c := means.Shape[1], t.Center()
+	r := floats.Norm(c, 2)
+	if !t.Single() || r == 0 {
+		return t.Sub(t.Div(t.Features(), n), t.OfClass("means", means.Data, d))
+	}
+	centre, length := t.Constant("centre", c, d), t.Number(r)
+	apart := t.Sub(t.Features(), centre)
+	delta := t.Add(t.SumSquares(apart), t.Mul(t.Number(2), t.Sum(t.Mul(apart, centre))))
+	turn := t.Div(t.Div(t.Div(delta, n), length), t.Add(n, length))
+	away := slices.Clone(means.Data)
+	for i := range away {
+		away[i] -= c[i%d] / r
+	}
+	return t.Sub(t.Sub(t.Div(apart, n), t.Mul(centre, turn)), t.OfClass("means", away, d))
+}
+
+// ownDistance is the squared Mahalanobis distance of a direction to the mean of the predicted class, from which it
+// differs by x. The covariance has the r largest eigenvalues λ_j of that within classes, and σ² for all others, their mean; a ridge δ is added to
+// each (Moghaddam and Pentland 1997). With z_j = q_jᵀx/√(λ_j+δ) it is
 //
 //	Σ_j z_j² + (|x|² - Σ_j (q_jᵀx)²)/(σ²+δ) = Σ_j (1 - (λ_j+δ)/(σ²+δ)) z_j² + |x|²/(σ²+δ).
 //
@@ -64,12 +88,12 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 // would need another product with all means, and most of z may be float32 because x was subtracted in float64. But
 // where λ_j is far above σ², terms are far above their sum, and z_j is float64. Where there is float32 alone, the sum
 // is that of squares, Σ_j z_j² + |x - Σ_j (q_jᵀx) q_j|²/(σ²+δ), at the price of a second product.
-func ownDistance[V any](t Terms[V], fitted Tensors, direction V) V {
-	means, whitening, weights := fitted.Of("means"), fitted.Of("whitening"), fitted.Of("weights")
-	x := t.Sub(direction, t.OfClass("means", means.Data, means.Shape[1]))
+func ownDistance[V any](t Terms[V], fitted Tensors, x V) V {
+	whitening, weights := fitted.Of("whitening"), fitted.Of("weights")
 	r := len(weights.Data)
 	if rest := fitted.Of("rest").Data[0]; t.Single() && rest > 0 {
-		d, back := means.Shape[1], transposed(whitening.Data, means.Shape[1], r)
+		d := whitening.Shape[0]
+		back := transposed(whitening.Data, d, r)
 		for i := range back {
 			back[i] *= (1 - weights.Data[i/d]) / rest // λ_j+δ
 		}

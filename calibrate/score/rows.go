@@ -34,6 +34,8 @@ func (t terms) D() int           { return t.x.D }
 func (t terms) Single() bool     { return false }
 func (t terms) Nonlinear() bool  { return t.x.Nonlinear }
 
+func (t terms) Center() []float64 { return nil }
+
 func (t terms) Features() Rows { return widened(t.x.Features, t.x.D) }
 func (t terms) Logits() Rows   { return widened(t.x.Logits, t.x.K) }
 func (t terms) Variance() Rows { return Rows{t.x.Variance, t.x.K} }

@@ -18,11 +18,12 @@ type Terms[V any] interface {
 	// Nonlinear says that there is no linear layer, and so no variance, leverage and margin.
 	Nonlinear() bool
 
-	Features() V // [N,d]
-	Logits() V   // [N,K], the network's own
-	Variance() V // [N,K], of the logits under the posterior, at T_ens = 1
-	Leverage() V // [N,1], h = φᵀ(A+δI)⁻¹φ
-	Margin() V   // [N,1], of 1 - max p under the temperatures for out-of-distribution data (package meanfield)
+	Features() V       // [N,d]
+	Center() []float64 // [d], the mean of the training features in float32; nil if that is not known
+	Logits() V         // [N,K], the network's own
+	Variance() V       // [N,K], of the logits under the posterior, at T_ens = 1
+	Leverage() V       // [N,1], h = φᵀ(A+δI)⁻¹φ
+	Margin() V         // [N,1], of 1 - max p under the temperatures for out-of-distribution data (package meanfield)
 
 	// Constant is a matrix of fixed numbers, row-major with width columns. The name appears in the graph. A formula
 	// calls it once for each matrix.

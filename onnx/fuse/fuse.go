@@ -419,8 +419,11 @@ func (f *fuser) float(name string, x []float64, dims ...int64) string {
 	for _, v := range x {
 		single := float32(v)
 		if d := single - single; d != 0 { // infinite or NaN
-			f.err = fmt.Errorf("float32 does not hold %v, a number of the mean-field head (%s): posterior.safetensors and the temperatures in bundle.yaml do not fit the model",
-				v, name)
+			way := "posterior.safetensors and the temperatures in bundle.yaml do not fit the model"
+			if f.mf.Single {
+				way = "export in float64"
+			}
+			f.err = fmt.Errorf("float32 does not hold %v, a number of the mean-field head (%s): %s", v, name, way)
 		}
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(single))
 	}

@@ -52,6 +52,9 @@ func (t *Terms) Nonlinear() bool { return t.f.head.Nonlinear }
 // Features returns the features, [N,d].
 func (t *Terms) Features() string { return t.features }
 
+// Center returns the mean of the training features, [d], or nil.
+func (t *Terms) Center() []float64 { return t.f.mf.Forms.Center }
+
 // Logits returns the network's own logits, [N,K].
 func (t *Terms) Logits() string { return t.logits }
 

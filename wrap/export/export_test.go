@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -20,6 +21,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
 	drafts "github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/onnx/onnxpb"
+	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
@@ -103,6 +106,51 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 		near(r.Outputs.Of("ood_percentile"), 1, 1e-4, 0, func(p wrap.Prediction, _ int) float64 { return *p.OODPercentile })
 		near(r.Outputs.Of("ood_pvalue"), 1, 1e-4, 0, func(p wrap.Prediction, _ int) float64 { return *p.OODPValue })
 		near(r.Outputs.Of("leverage"), 1, 0, 1e-4, func(p wrap.Prediction, _ int) float64 { return p.Leverage })
+	}
+}
+
+// In float32 the default score keeps its digits where features are a thousand times as far from zero as they spread, as
+// years are.
+func TestFloat32KeepsTheDigitsOfFeaturesFarFromZero(t *testing.T) {
+	t.Parallel()
+	const n, d, k, away = 600, 4, 3, 1000
+	rng := rand.New(rand.NewPCG(8, 8))
+	w, b := make([]float64, d*k), make([]float64, k)
+	for i := range w {
+		w[i] = rng.NormFloat64()
+		b[i%k] -= away * float64(float32(w[i]))
+	}
+	x, labels := make([]float32, n*d), make([]int64, n)
+	for i := range n {
+		labels[i] = int64(rng.IntN(k))
+		for j := range d {
+			x[i*d+j] = away + float32(rng.NormFloat64()+w[j*k+int(labels[i])])
+		}
+	}
+	dir := t.TempDir()
+	model := write(t, dir, "model.onnx", onnxtest.Marshal(t, &onnxpb.Model{IrVersion: new(int64(8)),
+		OpsetImport: []*onnxpb.OperatorSet{{Version: new(int64(17))}},
+		Graph: &onnxpb.Graph{Name: new("network"),
+			Node:        []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "a"), onnxtest.Node("Add", "a b", "y")},
+			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("b", b, k)},
+			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d)},
+			Output:      []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)}}}))
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x, []int{n, d}}, "labels": {labels, []int{n}}}))
+	c := calibration.Config{Model: model, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, "bundle"),
+		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1e-3}}}
+	mustCalibrate(t, c)
+	var scores [2]map[string]wrap.Tensor
+	for i, precision := range Precisions() {
+		path := filepath.Join(dir, precision+".onnx")
+		if _, err := Write(t.Context(), c.Out, Options{Out: path, Precision: precision}); err != nil {
+			t.Fatal(err)
+		}
+		scores[i] = exported(t, path, wrap.Tensor{Shape: []int64{n, d}, Data: x})
+	}
+	for i, want := range scores[0]["ood_percentile"].Data.([]float64) {
+		if got := float64(scores[1]["ood_percentile"].Data.([]float32)[i]); !approx.Equal(got, want, 1e-5) {
+			t.Errorf("example %d: percentile %v, want %v", i, got, want)
+		}
 	}
 }
 
