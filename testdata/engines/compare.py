@@ -14,7 +14,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What a caller may rely on: absolutely, and relative where a probability is above 1e-6; of scores and percentiles; how many decisions
 # differ; and of the tolerances of `mfgs export --probe` the used part.
-BOUNDS = {"probability": 1e-6, "relative": 1e-4, "score": 1e-5, "percentile": 1e-5, "decisions": 0, "probe": 1}
+BOUNDS = {"probability": 1e-6, "relative": 1e-4, "score": 1e-5, "percentile": 1e-5, "decisions": 0, "probe": 1, "nan": 1e-6}
 NETWORKS = {"digits": "digits", "mnist": "MNIST", "int8": "int8", "mobilenet": "MobileNet v2", "text": "text", "resnet50": "ResNet-50"}
 VARIANCES, DECISIONS = ("logit_variance", "leverage"), ("abstain", "prediction_set")
 ENGINES = {
@@ -68,6 +68,15 @@ def probed(got, probe):
     return part
 
 
+def unfamiliar(got, names):
+    """How far from 1 the scores of the example with a NaN are, which the network passes on."""
+    nan = {kind: got[f"nan/{name}"][0] for kind, name in names.items() if f"nan/{name}" in got}
+    if not np.isnan(nan.get("logits", 0)).any():
+        return 0.0
+    off = [abs(1 - float(nan[k])) for k in ("ood_score", "ood_percentile") if k in nan]
+    return max((float("inf") if np.isnan(v) else v for v in off), default=0.0)
+
+
 def within(found):
     return all(found[k] <= b for k, b in BOUNDS.items() if k in found)
 
@@ -112,7 +121,7 @@ def judged(work, case, result):
             files[file] = {"logits": differences({"logits": next(iter(got.values()), None)} if got else {}, {"logits": want["logits"]})["logits"]}
             continue
         got |= {kind: got[name] for kind, name in names.items() if name in got}
-        files[file] = differences(got, want) | ({"probe": probed(got, probe)} if probe else {})
+        files[file] = differences(got, want) | {"nan": unfamiliar(got, names)} | ({"probe": probed(got, probe)} if probe else {})
         if not within(files[file]) and features and (folder / "head.onnx").exists():
             files[file] |= alone(folder, names, got, features)
     return files
@@ -162,7 +171,7 @@ def render(found):
     """The page: one row for each engine, and what it refuses in its own words."""
     networks = [n for n in NETWORKS if any(n in e["networks"] for e in found.values())]
     lines = [INTRODUCTION, "## Results\n", "| engine | " + " | ".join(NETWORKS[n] for n in networks) + " | probability | score | time, float64 | float32 |", "|---" * (len(networks) + 5) + "|"]
-    complete = {"float64": 0, "float32": 0}
+    complete = {(p, alone): 0 for p in ("float64", "float32") for alone in (False, True)}
     for name in (n for n in ENGINES if n in found):
         e, cells = found[name], []
         kept = [f for r in e["networks"].values() for p, f in r["files"].items() if p != "plain" and state(r["files"], p) in ("runs", "head")]
@@ -171,16 +180,20 @@ def render(found):
             states = {p: state(files, p) for p in ("float64", "float32")}
             ran = [p[5:] + {"head": "*", "wrong": " wrong"}.get(s, "") for p, s in states.items() if s in ("runs", "head", "wrong")]
             cells.append(", ".join(ran) or ("–" if "network" in states.values() else "refused" if "refused" in states.values() else ""))
-        for p in complete:
+        for p, alone in complete:
             own = name.startswith("ort") or name in ("node", "web-wasm")
-            complete[p] += not own and all(state(e["networks"].get(n, {"files": {}})["files"], p) in ("runs", "head") for n in ("digits", "mnist", "mobilenet"))
+            good = ("runs", "head") if alone else ("runs",)
+            complete[p, alone] += not own and all(state(e["networks"].get(n, {"files": {}})["files"], p) in good for n in ("digits", "mnist", "mobilenet"))
         cells += [worst(kept, kind) for kind in ("probability", "score")]
         ms = e["networks"].get("mobilenet", {}).get("ms", {})
         cells += [f"{ms[p] / ms['plain']:.2f}" if p in ms and "plain" in ms else "" for p in ("float64", "float32")]
         version = e["version"].split()[-1]
         lines.append(f"| {ENGINES[name]} {version} | " + " | ".join(cells) + " |")
     lines += ["| ONNX Runtime with CUDA, TensorRT | not run" + " |" * (len(networks) + 4), ""]
-    lines += [f"Besides ONNX Runtime on CPUs and in WebAssembly, {complete['float32']} engines run digits, MNIST and MobileNet v2 with a float32 head within all bounds, and {complete['float64']} with the usual head.", "",
+    lines += [f"""Besides ONNX Runtime on CPUs and in WebAssembly, {complete["float32", True]} engines run digits, MNIST and MobileNet v2 with a float32 head that is
+within the bounds. In {complete["float32", False]} of them the whole model is, too; the others compute MobileNet's features otherwise, with or without mfgs.
+With the usual head {complete["float64", True]} do, and {complete["float64", False]} with the whole model.
+""",
               "## What engines refuse", "", "In their own words. “Network” is a network that the engine does not run without mfgs either.", ""]
     for name in (n for n in ENGINES if n in found):
         said = {}
@@ -204,18 +217,28 @@ Generated by `testdata/engines/compare.py`; measured by `make engines`, on CPUs.
 `mfgs export` writes one ONNX file. This page says which engines run it, and how far they are from `mfgs predict`.
 
 There are two forms of the file. By default the head computes in float64, and needs `Loop` and `If` for many classes.
-`--precision float32` writes a head without either and without float64. Every engine below that runs the default form
-runs the other one too, with all numbers within the bounds. So there is one choice to make, and no list of targets:
-**use the default in ONNX Runtime on CPUs, and `--precision float32` elsewhere.**
+`--precision float32` writes a head without either and without float64, which every engine that runs the default form
+runs as well. So there is one choice to make, and no list of targets: **use the default in ONNX Runtime on CPUs, and
+`--precision float32` elsewhere.**
+
+What to switch on or off:
+
+- ONNX Runtime from 1.19 on needs nothing. Up to 1.18 it gives wrong numbers from a session's second run on, unless
+  `enable_mem_pattern` is off.
+- CUDA: [TF32 off](install.md#gpus-and-other-providers). OpenVINO: `INFERENCE_PRECISION_HINT` is `f32`. MNN: `precision` is `high`. IREE: no demotion of f64 and i64.
+- LiteRT: onnx2tf with `-kat` for the inputs, so that it leaves their axes. JAX: `jax_enable_x64` for the default form.
 
 A cell names the forms that run with all outputs within the bounds: 64 and 32.
 
 - Probabilities: 1e-6, and 1e-4 of their value where that is above 1e-6. OOD score and percentile: 1e-5. Decisions:
-  none differs. The probe of `mfgs export --probe`: within its tolerances. `ood_pvalue` is a step function: for an
-  example of the validation data itself rounding can move it by one step.
+  none differs. The probe of `mfgs export --probe`: within its tolerances. An example with a NaN that reaches the logits
+  has the score and the percentile 1. Each engine runs a model three times, and the last counts.
+- Logits and variances are not judged, nor `ood_pvalue`, a step function: for an example of the validation data itself
+  rounding can move it by one step.
 - 64\\* or 32\\*: the engine's features differ from ONNX Runtime's, with or without mfgs, by so much that
   probabilities differ by more than the bounds. The head was compared by itself, with ONNX Runtime's results on the
   engine's own features and logits.
+  Decisions can then differ where a score or probability of the engine's own is on the other side of a threshold.
 - “refused”: the engine runs the network, and neither form. “–”: it does not run the network without mfgs either.
 - Empty: not tried.
 

@@ -287,9 +287,19 @@ ENGINES = {
 
 
 def one(engine, path, out):
-    """Runs a file on all inputs, and writes its outputs."""
+    """Runs a file on all inputs, and writes its outputs: those of the third run, as an engine may plan its memory in the first; and
+    with the prefix nan/ those with a NaN in the first example.
+    """
     feeds = dict(np.load(path.parent / "inputs.npz"))
-    got = ENGINES[engine][1](path, feeds)(feeds)
+    run = ENGINES[engine][1](path, feeds)
+    for _ in range(3):
+        got = run(feeds)
+    got = {k: np.array(v) for k, v in got.items()}
+    floats = [k for k, v in feeds.items() if v.dtype.kind == "f"]
+    if floats and path.stem in ("float64", "float32"):
+        bad = {k: v.copy() for k, v in feeds.items()}
+        bad[floats[0]].flat[0] = np.nan
+        got |= {f"nan/{k}": np.array(v) for k, v in run(bad).items()}
     out.write_text(json.dumps({k: {"type": str(np.asarray(v).dtype), "dims": np.shape(v), "data": np.asarray(v).astype(np.float64).ravel().tolist()}
                                for k, v in got.items() if np.asarray(v).dtype.kind in "fiub"}))
 
@@ -377,6 +387,8 @@ def main():
         if "plain" in ran and len(ran) > 1 and args.seconds and not args.here:
             took, message = child(args, ["--file", folder, "--seconds", args.seconds, "--time", *ran])
             result["ms"] = took or {}
+            if took is None:
+                print(args.engine, folder.name, "times", message[-300:].replace("\n", " | "), flush=True)
         (results / f"{folder.name}.json").write_text(json.dumps(result))
 
 
