@@ -61,6 +61,10 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		none := exported(t, path, wrap.Tensor{Shape: []int64{0, 1, 8, 8}, Data: []float32{}})
+		if shape := none["probabilities"].Shape; !slices.Equal(shape, []int64{0, 10}) {
+			t.Errorf("%s: probabilities of no examples have the shape %v", s, shape)
+		}
 		got := exported(t, path, x)
 		if ood := r.Outputs.Of("ood_score").Type; ood.String() != precision {
 			t.Errorf("%s: ood_score is %s, want %s", s, ood, precision)
