@@ -1,8 +1,11 @@
 """Tests the package, by test.sh."""
 
+import copy
+import gc
 import importlib.util
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -18,7 +21,9 @@ from skl2onnx import to_onnx
 from sklearn.datasets import load_digits, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import cross_validate
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import mfgs
@@ -179,6 +184,52 @@ class ClassifierTest(unittest.TestCase):
         with self.assertWarnsRegex(UserWarning, "RandomForestClassifier has no linear last layer"):
             got = mfgs.Classifier(RandomForestClassifier(30, random_state=0)).fit(x[:1200], y[:1200])
         self.assertGreater((got.predict(x[1200:]) == y[1200:]).mean(), 0.85)
+
+    def test_copies_do_not_need_the_original(self):
+        x, y = load_iris(return_X_y=True)
+        made = mfgs.Classifier().fit(x, y)
+        want, fresh = made.predict_proba(x), pickle.dumps(made.bundle_)
+        copies = [pickle.loads(pickle.dumps(made)).bundle_, copy.copy(made.bundle_), copy.deepcopy(made).bundle_, pickle.loads(fresh)]
+        self.assertEqual(len({made.bundle_.path, *(one.path for one in copies)}), 5)
+        del made
+        gc.collect()
+        for one in copies:
+            self.assertTrue((one.predict_proba(x) == want).all())
+        places = [one.path for one in copies]
+        del copies, one
+        gc.collect()
+        self.assertFalse(any(place.parent.exists() for place in places))
+
+    def test_cross_validation_in_processes_returns_estimators(self):
+        x, y = load_iris(return_X_y=True)
+        got = cross_validate(mfgs.Classifier(), x, y, cv=2, n_jobs=2, return_estimator=True)
+        self.assertEqual(got["estimator"][0].predict(x).shape, (150,))
+
+    def test_classes_that_are_no_indices(self):
+        x, y = load_iris(return_X_y=True)
+        for name, of in {
+            "1 to 3": y + 1, "floats": y + 1.0, "bools": y > 0, "signs": np.where(y > 0, 1, -1), "objects": np.array(list("cab"), object)[y]
+        }.items():
+            with self.subTest(name):
+                got = mfgs.Classifier().fit(x, of)
+                self.assertGreater((got.predict(x) == of).mean(), 0.9)
+
+    def test_a_linear_svm_is_calibrated(self):
+        x, y = load_iris(return_X_y=True)
+        got = mfgs.Classifier(LinearSVC()).fit(x, y)
+        self.assertGreater((got.predict(x) == y).mean(), 0.85)
+        with self.assertRaisesRegex(TypeError, "LinearRegression is no classifier"):
+            mfgs.Classifier(LinearRegression()).fit(x, y)
+
+    def test_a_frozen_estimator_has_its_classes(self):
+        x, y = load_digits(return_X_y=True)
+        fitted = LogisticRegression(C=0.01, max_iter=1000).fit(x[:900] / 16, y[:900])
+        some = y[900:] != 4
+        got = mfgs.Classifier(FrozenEstimator(fitted), options={"keep_class": True}).fit(x[900:][some] / 16, y[900:][some])
+        self.assertEqual(got.classes_.tolist(), list(range(10)))
+        self.assertTrue((got.predict(x / 16) == fitted.predict(x / 16)).all())
+        with self.assertRaisesRegex(ValueError, r"does not know: \[10, 11\]"):
+            mfgs.Classifier(FrozenEstimator(fitted)).fit(x[900:1000] / 16, np.where(y > 5, y + 2, y)[900:1000])
 
     def test_a_frozen_estimator_is_not_fitted_again(self):
         x, y = load_digits(return_X_y=True)

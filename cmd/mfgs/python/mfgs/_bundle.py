@@ -85,16 +85,51 @@ def _prediction(rows: list[dict[str, Any]], classes: list[str] | None) -> Predic
     return Prediction(probabilities, score, column("ood_percentile"), column("abstain"), sets, classes)
 
 
+class _Temporary:
+    """A temporary folder, which lasts as long as the object."""
+
+    def __init__(self) -> None:
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="mfgs-"))
+        weakref.finalize(self, self._remove, self.path, os.getpid())
+
+    @staticmethod
+    def _remove(path: pathlib.Path, owner: int) -> None:
+        if os.getpid() == owner:  # and not a process that was forked from it
+            shutil.rmtree(path, ignore_errors=True)
+
+
 class Bundle:
-    """A calibrated model, which calibrate or the program mfgs wrote to a folder."""
+    """A calibrated model, which calibrate or the program mfgs wrote to a folder. A pickle or copy of a bundle in a
+    temporary folder has its files; of another, only the path."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = pathlib.Path(path)
+        self._set(pathlib.Path(path), None)
+
+    def _set(self, path: pathlib.Path, folder: _Temporary | None) -> None:
+        self.path = path.absolute()
+        self._folder = folder  # it is removed with the last bundle that has it
         if not (self.path / "bundle.yaml").is_file():
             raise FileNotFoundError(f"{self.path} is no bundle: it has no bundle.yaml")
         self._session: onnxruntime.InferenceSession | None = None
         self._outputs: dict[str, str] = {}  # the names of the outputs, by what they are
         self._inputs: list[dict[str, Any]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        files = None
+        if self._folder:
+            files = {str(f.relative_to(self.path)): f.read_bytes() for f in self.path.rglob("*") if f.is_file()}
+        return {"path": str(self.path), "files": files}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["files"] is None:
+            self._set(pathlib.Path(state["path"]), None)
+            return
+        folder = _Temporary()
+        for name, data in state["files"].items():
+            file = folder.path / "bundle" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        self._set(folder.path / "bundle", folder)
 
     def _open(self) -> onnxruntime.InferenceSession:
         """The session of the exported model."""
@@ -219,28 +254,23 @@ def calibrate(*data: Any, out: str | os.PathLike[str] | None = None, **options: 
     without it, the bundle lasts as long as the object. Further options are those of mfgs calibrate, such as alpha=0.1 for
     prediction sets or target_error=0.05 for abstention. Raises MfgsError.
     """
-    place = tempfile.mkdtemp(prefix="mfgs-") if out is None else None
-    to = pathlib.Path(place, "bundle") if place else pathlib.Path(out or "")
-    by_features = "features" in options or (data and not _is_model(data[0]))
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            flags = (_feature_flags if by_features else _model_flags)(pathlib.Path(name), *data, **options)
-            _program.run("calibrate", out=to, **flags)
-        bundle = Bundle(to)
-    except BaseException:
-        shutil.rmtree(place or "", ignore_errors=True)
-        raise
-    if place:
-        weakref.finalize(bundle, shutil.rmtree, place, ignore_errors=True)
+    folder = _Temporary() if out is None else None
+    to = folder.path / "bundle" if folder else pathlib.Path(out or "").absolute()
+    by_features = not _is_model(data[0]) if data else "model" not in options
+    with tempfile.TemporaryDirectory() as name:
+        flags = (_feature_flags if by_features else _model_flags)(pathlib.Path(name), *data, **options)
+        _program.run("calibrate", out=to, **flags)
+    bundle = Bundle(to)
+    bundle._folder = folder
     return bundle
 
 
-def has_linear_layer(model: bytes) -> bool:
-    """Whether mfgs finds the last linear layer of an ONNX model."""
+def inspect(model: bytes, **options: Any) -> Any:
+    """What the program finds in an ONNX model, in the JSON of mfgs inspect."""
     with tempfile.TemporaryDirectory() as name:
         file = pathlib.Path(name, "model.onnx")
         file.write_bytes(model)
-        return bool(_program.run("inspect", str(file), refusable=True)["supported"])
+        return _program.run("inspect", str(file), refusable=True, **options)
 
 
 def _is_model(model: Any) -> bool:

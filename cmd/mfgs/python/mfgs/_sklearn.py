@@ -12,7 +12,7 @@ from . import _bundle, _program
 from ._data import Array
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import train_test_split
     from sklearn.utils.multiclass import check_classification_targets
@@ -56,9 +56,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         data: tuple[Array, Array] = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(data[1])
-        self.classes_, labels = np.unique(data[1], return_inverse=True)
         estimator = LogisticRegression() if self.estimator is None else self.estimator
+        if not is_classifier(estimator):
+            raise TypeError(f"{type(estimator).__name__} is no classifier: mfgs calibrates classifiers")
         frozen = type(estimator).__name__ == "FrozenEstimator"
+        self.classes_, labels = np.unique(data[1], return_inverse=True)
+        if frozen:  # the data may lack some of its classes
+            new = self.classes_[~np.isin(self.classes_, estimator.classes_)]
+            if len(new):
+                raise ValueError(f"y has labels that the fitted estimator does not know: {new.tolist()}")
+            self.classes_, labels = estimator.classes_, np.searchsorted(estimator.classes_, data[1])
         train, val = np.arange(len(labels)), np.arange(len(labels))
         if not frozen:
             train, val = train_test_split(
@@ -67,12 +74,19 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = data[0]
         self.estimator_ = clone(estimator).fit(x[train], data[1][train])
         fitted = self.estimator_.estimator if frozen else self.estimator_
-        model = to_onnx(fitted, x[:1], options={"zipmap": False}, target_opset=18).SerializeToString()
+        try:
+            model = to_onnx(fitted, x[:1], options={"zipmap": False}, target_opset=18).SerializeToString()
+        except NameError:  # its converter has no such option, as that of LinearSVC
+            model = to_onnx(fitted, x[:1], target_opset=18).SerializeToString()
         options = {"alpha": self.alpha, "target_error": self.target_error, **(self.options or {})}
-        if "head" not in options and not _bundle.has_linear_layer(model):
+        found = _bundle.inspect(model, **({"head": options["head"]} if "head" in options else {}))
+        if not found["supported"] and "head" not in options:
             warnings.warn(f"{type(fitted).__name__} has no linear last layer: it is calibrated without variances", stacklevel=2)
             options["head"] = "none"
-        self.bundle_ = _bundle.calibrate(model, x[train], (x[val], labels[val]), **options)
+            found = _bundle.inspect(model, head="none")
+        names = (found["head"] or {}).get("labels")
+        y_val = labels[val] if names is None else np.array(names)[labels[val]]
+        self.bundle_ = _bundle.calibrate(model, x[train], (x[val], y_val), **options)
         return self
 
     def _predict(self, X: npt.ArrayLike) -> _bundle.Prediction:
