@@ -68,7 +68,7 @@ func (w wheel) metadata() []byte {
 	field("Classifier", "Environment :: Console")
 	field("Classifier", "Programming Language :: Go")
 	field("Classifier", "Topic :: Scientific/Engineering :: Artificial Intelligence")
-	field("Requires-Python", ">=3.10")
+	field("Requires-Python", ">=3.11") // as onnxruntime 1.24, below, does
 	field("Provides-Extra", "python")
 	field("Requires-Dist", `numpy; extra == "python"`)
 	field("Requires-Dist", `onnxruntime>=1.24; extra == "python"`)

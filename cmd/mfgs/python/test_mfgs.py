@@ -4,6 +4,7 @@ import copy
 import gc
 import importlib.util
 import json
+import os
 import pathlib
 import pickle
 import subprocess
@@ -236,6 +237,30 @@ class ClassifierTest(unittest.TestCase):
         fitted = LogisticRegression(C=0.01, max_iter=1000).fit(x[:900] / 16, y[:900])
         got = mfgs.Classifier(FrozenEstimator(fitted), options={"keep_class": True}).fit(x[900:] / 16, y[900:])
         self.assertEqual((got.predict(x / 16) == fitted.predict(x / 16)).mean(), 1)
+
+
+class TelemetryTest(unittest.TestCase):
+    def test_nothing_is_sent_unless_the_user_wants_it(self):
+        code = """if True:
+            import os, sys
+            calls = []
+            if sys.argv[1]:
+                import onnxruntime
+            class Watch:  # sees what the variable is when onnxruntime is imported
+                def find_spec(self, name, *_):
+                    if name == "onnxruntime":
+                        calls.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
+            sys.meta_path.insert(0, Watch())
+            if sys.argv[1]:
+                onnxruntime.disable_telemetry_events = lambda: calls.append("off")
+            import mfgs
+            print(calls)
+        """
+        for setting, before, want in ((None, "", ["1"]), (None, "before", ["off"]), ("0", "before", []), ("0", "", ["0"])):
+            env = {key: value for key, value in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+            env |= {"ORT_DISABLE_TELEMETRY": setting} if setting else {}
+            done = subprocess.run([sys.executable, "-c", code, before], capture_output=True, text=True, check=True, env=env)
+            self.assertEqual(done.stdout.strip(), str(want))
 
 
 class WithoutScikitLearnTest(unittest.TestCase):

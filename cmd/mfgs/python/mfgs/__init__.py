@@ -10,13 +10,20 @@ Everything is computed by the program mfgs, which this package brings, and by th
 onnxruntime.
 """
 
+import os
 from typing import TYPE_CHECKING
+
+# ONNX Runtime's official builds send telemetry. As in the program, they do not here unless the user has set this to 0.
+_telemetry = os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 try:
     import numpy  # noqa: F401
-    import onnxruntime  # noqa: F401
+    import onnxruntime
 except ModuleNotFoundError as missing:
     raise ImportError("mfgs needs numpy and onnxruntime: pip install 'mfgs[python]'; for a GPU, onnxruntime-gpu instead") from missing
+
+if _telemetry != "0":  # it may have been imported before this package
+    onnxruntime.disable_telemetry_events()
 
 from ._bundle import Bundle, Evaluation, Prediction, calibrate
 from ._program import MfgsError
