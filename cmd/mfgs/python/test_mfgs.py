@@ -16,6 +16,7 @@ import warnings
 
 import numpy as np
 import onnx
+import pandas
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from skl2onnx import to_onnx
@@ -32,15 +33,16 @@ import mfgs
 HERE = pathlib.Path(__file__).parent
 
 
-def two_inputs(d=3, k=4):
+def two_inputs(d=3, k=4, n="N", kind=TensorProto.FLOAT):
     """A model of two inputs a and b [N,d], a layer of K logits over their sum, and its weights."""
     w = np.random.default_rng(5).normal(size=(d, k)).astype(np.float32)
     nodes = [
-        helper.make_node("Add", ["a", "b"], ["features"]),
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Cast", ["sum"], ["features"], to=TensorProto.FLOAT),
         helper.make_node("MatMul", ["features", "w"], ["logits"]),
     ]
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", d]) for name in "ab"]
-    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", k])]
+    inputs = [helper.make_tensor_value_info(name, kind, [n, d]) for name in "ab"]
+    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [n, k])]
     graph = helper.make_graph(nodes, "two", inputs, outputs, [numpy_helper.from_array(w, "w")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), w
 
@@ -96,12 +98,79 @@ class CalibrateTest(unittest.TestCase):
         got, want = bundle.predict(features=rows(x)[0], logits=rows(x)[1]), self.bundle.predict(x)
         self.assertLessEqual(np.abs(got.probabilities - want.probabilities).max(), 1e-5)
 
+    def test_a_bundle_of_features_needs_no_model(self):
+        x, y = self.test
+        phi = (x["a"] + x["b"]).astype(np.float32)
+        names = ["a: b", "'c'", '"d"', "é\t"]
+        with tempfile.TemporaryDirectory() as name:
+            file, data = pathlib.Path(name, "classes.json"), pathlib.Path(name, "x.npz")
+            file.write_text(json.dumps(names))
+            np.savez(data, features=phi, logits=phi @ self.w, labels=y)
+            bundle = mfgs.calibrate(phi[:400], (phi @ self.w)[:400], y[:400], classes=file)
+            got = bundle.predict(data)
+            of_arrays = bundle.evaluate(({"features": phi, "logits": phi @ self.w}, y)).results
+            of_file = bundle.evaluate(data).results
+        self.assertEqual([bundle.classes, got.classes], [names, names])
+        self.assertTrue((got.probabilities == bundle.predict(features=phi, logits=phi @ self.w).probabilities).all())
+        self.assertEqual(of_arrays["methods"][0]["in_domain"], of_file["methods"][0]["in_domain"])
+
+    def test_a_fixed_batch_takes_any_number(self):
+        fixed = mfgs.calibrate(two_inputs(n=3)[0], self.train, self.val)
+        dynamic = mfgs.calibrate(self.model, self.train, self.val)
+        for n in (800, 3, 1):
+            x = {name: value[:n] for name, value in self.test[0].items()}
+            got, want = fixed.predict(x), dynamic.predict(x)
+            self.assertLessEqual(np.abs(got.probabilities - want.probabilities).max(), 1e-6)
+            self.assertLessEqual(np.abs(got.ood_score - want.ood_score).max(), 1e-5)
+
+    def test_numbers_of_any_type_are_the_same(self):
+        (xt, _), (xv, yv), (x, y) = (({k: np.rint(v * 2) + 9 for k, v in x.items()}, y) for x, y in (self.train, self.val, self.test))
+        types = (np.float64, np.uint8, np.int32, np.int64, np.longdouble, ">i4", object)
+        for kind in (TensorProto.FLOAT, TensorProto.INT64):
+            model, want = two_inputs(kind=kind)[0], None
+            for to in types:
+                at = [{k: np.asfortranarray(v.astype(to)) for k, v in x.items()} for x in (xt, xv, x)]
+                bundle = mfgs.calibrate(model, at[0], (at[1], yv))
+                got = bundle.predict(at[2]).probabilities
+                nll = bundle.evaluate((at[2], y)).results["methods"][0]["in_domain"]["nll"]
+                want = want or (got.tolist(), nll)
+                self.assertEqual((got.tolist(), nll), want, to)
+        with self.assertRaisesRegex(ValueError, "a takes int64, which cannot hold all values of the float64 array"):
+            bundle.predict({name: value + 0.5 for name, value in x.items()})
+
+    def test_options_of_predict_are_for_arrays_too(self):
+        x, _ = self.test
+        got, want = self.bundle.predict(x, batch=7), self.bundle.predict(x)
+        self.assertLessEqual(np.abs(got.probabilities - want.probabilities).max(), 1e-6)
+        with self.assertRaisesRegex(mfgs.MfgsError, "nonsense"):
+            self.bundle.predict(x, nonsense=3)
+
+    def test_a_bundle_without_its_model_takes_it_as_an_option(self):
+        with tempfile.TemporaryDirectory() as name:
+            file = pathlib.Path(name, "model.onnx")
+            onnx.save(self.model, file)
+            bundle = mfgs.calibrate(file, self.train, self.val, no_model=True)
+            got = bundle.predict(self.test[0], model=file)
+            self.assertIn("nll", json.dumps(bundle.evaluate(self.test, model=file).results))
+        self.assertEqual(got.probabilities.shape, (800, 4))
+
+    def test_missing_values_are_refused_as_in_files(self):
+        x = {name: value.copy() for name, value in self.test[0].items()}
+        x["a"][5, 0] = np.nan
+        with self.assertRaisesRegex(mfgs.MfgsError, r"x\[5\]: the probabilities are not finite"):
+            self.bundle.predict(x)
+        with self.assertRaisesRegex(mfgs.MfgsError, r"\[5\]: logit 0 is NaN"):
+            self.bundle.predict(x, batch=10)
+
     def test_evaluation_is_shown_as_a_report(self):
         noise = {name: 5 * value for name, value in self.test[0].items()}
         got = self.bundle.evaluate(self.test, ood={"far": noise})
         self.assertIn("nll", json.dumps(got.results))
         self.assertIn("far", got.report)
         self.assertTrue(got._repr_html_().startswith("<iframe srcdoc="))
+        self.assertNotIn("<html", repr(got))
+        with self.assertRaisesRegex(TypeError, "leave report out"):
+            self.bundle.evaluate(self.test, report="report.html")
 
     def test_a_bundle_is_kept_where_it_is_saved(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -156,7 +225,15 @@ class PicturesTest(unittest.TestCase):
             got = bundle.predict(folder / "val")
             self.assertEqual(got.probabilities.shape, (300, 10))
             pixels = np.stack([np.asarray(Image.open(p)) for p in sorted((folder / "val").glob("*/*.png"))])
-            self.assertLessEqual(np.abs(bundle.predict_proba(pixels[:, None] / 255) - got.probabilities).max(), 1e-6)
+            for same in (pixels[:, None] / 255, pixels[:, None], pixels):
+                self.assertLessEqual(np.abs(bundle.predict_proba(same) - got.probabilities).max(), 1e-6)
+            label = np.array([int(p.parent.name) for p in sorted((folder / "val").glob("*/*.png"))])
+            nll = [bundle.evaluate(of).results["methods"][0]["in_domain"]["nll"] for of in (folder / "val", (pixels, label))]
+            self.assertAlmostEqual(*nll, places=6)
+            of_bytes = mfgs.calibrate(folder / "model.onnx", pixels, (pixels, label), preprocess="unit")
+            of_floats = mfgs.calibrate(folder / "model.onnx", pixels[:, None] / 255, (pixels[:, None] / 255, label))
+            a, b = of_bytes.predict_proba(pixels), of_floats.predict_proba(pixels[:, None] / 255)
+            self.assertLessEqual(np.abs(a - b).max(), 1e-6)
 
 
 class ClassifierTest(unittest.TestCase):
@@ -171,6 +248,26 @@ class ClassifierTest(unittest.TestCase):
         bundle = mfgs.calibrate(model, x[::2], (x[1::2], y[1::2]))
         self.assertLessEqual(np.abs(bundle.predict_proba(x) - bundle.predict_proba(x.to_numpy())).max(), 1e-6)
         self.assertIn("nll", json.dumps(bundle.evaluate((x, y)).results))
+
+    def test_columns_may_be_numbered(self):
+        x, y = load_iris(return_X_y=True)
+        model = to_onnx(LogisticRegression().fit(x, y), x.astype(np.float32)[:1])
+        frame = pandas.DataFrame(x)
+        bundle = mfgs.calibrate(model, frame[::2], (frame[1::2], y[1::2]))
+        self.assertLessEqual(np.abs(bundle.predict_proba(frame[[2, 0, 3, 1]]) - bundle.predict_proba(x)).max(), 1e-6)
+
+    def test_labels_are_names_where_these_are_integers(self):
+        x, y = load_iris(return_X_y=True)
+        model = to_onnx(LogisticRegression().fit(x, y + 1), x.astype(np.float32)[:1], options={"zipmap": False})
+        frame = pandas.DataFrame(x)
+        some = y < 2  # as indices, these would be classes too
+        for data, labels in ((x, y + 1), (frame, y + 1), (x, y + 1.0), (x[some], y[some] + 1), (frame[some], (y + 1.0)[some])):
+            bundle = mfgs.calibrate(model, x, (data, labels), keep_class=True)
+            self.assertEqual(bundle.classes, ["1", "2", "3"])
+            error = bundle.evaluate((data, labels)).results["methods"][0]["in_domain"]["error"]
+            self.assertLess(np.mean(error.get("value") if isinstance(error, dict) else error), 0.1)
+        with self.assertRaisesRegex(mfgs.MfgsError, 'label "0" is not one of the 3 class names'):
+            mfgs.calibrate(model, x, (x, y))
 
     def test_classes_have_their_names_and_order(self):
         x, y = load_iris(return_X_y=True)

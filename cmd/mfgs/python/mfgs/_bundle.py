@@ -7,6 +7,7 @@ import html
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import warnings
@@ -58,7 +59,7 @@ class Evaluation:
 
     results: dict[str, Any]
     """What mfgs eval --json prints."""
-    report: str
+    report: str = dataclasses.field(repr=False)
     """The report, one HTML document."""
 
     def _repr_html_(self) -> str:
@@ -67,6 +68,13 @@ class Evaluation:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the report to a file."""
         pathlib.Path(path).write_text(self.report, encoding="utf-8")
+
+
+def _unquoted(name: str) -> str:
+    """A text of bundle.yaml."""
+    if name.startswith('"'):
+        return str(json.loads(name))
+    return name[1:-1].replace("''", "'") if name.startswith("'") else name
 
 
 def _prediction(rows: list[dict[str, Any]], classes: list[str] | None) -> Prediction:
@@ -110,6 +118,7 @@ class Bundle:
         self._folder = folder  # it is removed with the last bundle that has it
         if not (self.path / "bundle.yaml").is_file():
             raise FileNotFoundError(f"{self.path} is no bundle: it has no bundle.yaml")
+        self._manifest = (self.path / "bundle.yaml").read_text(encoding="utf-8")
         self._session: onnxruntime.InferenceSession | None = None
         self._outputs: dict[str, str] = {}  # the names of the outputs, by what they are
         self._inputs: list[dict[str, Any]] = []
@@ -131,14 +140,24 @@ class Bundle:
             file.write_bytes(data)
         self._set(folder.path / "bundle", folder)
 
-    def _open(self) -> onnxruntime.InferenceSession:
+    def _has(self, setting: str) -> bool:
+        return re.search(f"^{setting}:", self._manifest, re.M) is not None
+
+    def _takes(self, model: Any = None) -> list[dict[str, Any]]:
+        """The inputs; model is the network, if the bundle does not have it."""
+        if not self._has("model"):
+            return _data.FEATURES
+        self._open(model)
+        return self._inputs
+
+    def _open(self, model: Any = None) -> onnxruntime.InferenceSession:
         """The session of the exported model."""
         if self._session is None:
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder, "model.onnx")
                 with warnings.catch_warnings():  # that outputs have other names, which is no matter here
                     warnings.simplefilter("ignore")
-                    report = _program.run("export", bundle=self.path, out=file)
+                    report = _program.run("export", bundle=self.path, out=file, model=model)
                 self._session = onnxruntime.InferenceSession(str(file))
             self._outputs = {key: output["name"] for key, output in report["outputs"].items()}
             self._inputs = report["inputs"]
@@ -147,36 +166,74 @@ class Bundle:
     @property
     def classes(self) -> list[str] | None:
         """The names of the C classes, in the order of the probabilities; None if they have none."""
-        names = self._open().get_modelmeta().custom_metadata_map.get("mfgs.labels")
-        return list(json.loads(names)) if names else None
+        return self._classes()
+
+    def _classes(self, model: Any = None) -> list[str] | None:
+        if self._has("model"):
+            names = self._open(model).get_modelmeta().custom_metadata_map.get("mfgs.labels")
+            return list(json.loads(names)) if names else None
+        found = re.search("^labels:\n((?:  - .*\n)+)", self._manifest, re.M)
+        if found is None:
+            return None
+        return [_unquoted(name) for name in re.findall("  - (.*)\n", found[1])]
 
     def predict(
         self, x: Any = None, *, features: npt.ArrayLike | None = None, logits: npt.ArrayLike | None = None, **options: Any
     ) -> Prediction:
         """Predicts for x: an array [N, ...] for the model's only input, a dict of arrays by input, a DataFrame, or a
         path that mfgs reads, such as that of a folder of images. A bundle that was calibrated on features takes
-        features [N,d] and logits [N,K] instead. Arrays run in onnxruntime; for everything else, options are those of
-        mfgs predict. Raises MfgsError, or what onnxruntime raises for arrays of another shape."""
-        if features is None and not _data.is_path(x) and not _data.is_frame(x):
-            return self._run(x)
+        features [N,d] and logits [N,K] instead. Options are those of mfgs predict. Arrays without options run in
+        onnxruntime; everything else, and bytes where pictures were calibrated with, in the program. Raises MfgsError, or
+        what onnxruntime raises for arrays of another shape."""
+        if features is not None:
+            if logits is None:
+                raise TypeError("predict() needs logits beside features")
+            x = {"features": features, "logits": logits}
+        if x is None:
+            raise TypeError("predict() needs x, or features and logits")
+        inputs: list[dict[str, Any]] = []
+        pictures = self._pictures(options)
+        if _data.is_arrays(x):
+            inputs = _data.FEATURES if features is not None else self._takes(options.get("model"))
+            arrays = _data.arrays(x, inputs, pictures)
+            of_pictures = pictures and any(array.dtype == np.uint8 for array in arrays.values())
+            if inputs is self._inputs and not (options or of_pictures):
+                return self._run(arrays)
         with tempfile.TemporaryDirectory() as folder:
-            if features is not None:
-                if logits is None:
-                    raise TypeError("predict needs logits beside features")
-                of = _data.features(pathlib.Path(folder), "x", features, logits, None)
-            else:
-                of = str(_data.spec(pathlib.Path(folder), "x", x, []))
+            of = str(_data.spec(pathlib.Path(folder), "x", x, inputs, pictures))
             rows = _program.run("predict", of, bundle=self.path, **options)["predictions"]
-        return _prediction(rows, self.classes if features is None else None)
+        return _prediction(rows, self._classes(options.get("model")))
 
-    def _run(self, x: Any) -> Prediction:
+    def _pictures(self, options: dict[str, Any]) -> bool:
+        """Whether bytes are pictures, which have to be preprocessed, and not numbers as others."""
+        return options.get("preprocess") is not None or self._has("preprocess") or self._has("bytes")
+
+    def _run(self, x: dict[str, Array]) -> Prediction:
         session = self._open()
         keys = [k for k in ("probabilities", "ood_score", "ood_percentile", "abstain", "prediction_set") if k in self._outputs]
-        values = session.run([self._outputs[k] for k in keys], _data.arrays(x, self._inputs))
+        names = [self._outputs[k] for k in keys]
+        sizes = [size for i in self._inputs for size in i["shape"][:1]]  # names and -1 are any
+        batch = max((size for size in sizes if isinstance(size, int)), default=0)
+        if batch < 1:
+            values = session.run(names, x)
+        else:  # the model takes so many examples and no other number
+            parts = []
+            n = len(next(iter(x.values())))
+            for at in range(0, max(n, 1), batch):
+                rows = {name: array[at : at + batch] for name, array in x.items()}
+                rows = {name: np.concatenate([a, a[-1:].repeat(batch - len(a), 0)]) for name, a in rows.items()}
+                parts.append([value[: n - at] for value in session.run(names, rows)])
+            values = [np.concatenate(part) for part in zip(*parts)]
         got = dict(zip(keys, values))
+        p = got["probabilities"]
+        wrong = np.flatnonzero(~np.isfinite(p).all(tuple(range(1, p.ndim))))
+        if len(wrong):
+            raise _program.MfgsError(
+                f"x[{wrong[0]}]: the probabilities are not finite: is an input value missing, or the preprocessing wrong? "
+                "Leave such examples out"
+            )
         return Prediction(
-            got["probabilities"], got["ood_score"], got.get("ood_percentile"), got.get("abstain"),
-            got.get("prediction_set"), self.classes,
+            p, got["ood_score"], got.get("ood_percentile"), got.get("abstain"), got.get("prediction_set"), self.classes
         )
 
     def predict_proba(self, x: Any) -> Array:
@@ -191,18 +248,23 @@ class Bundle:
         return sets
 
     def evaluate(self, test: Any, *, ood: Any = None, shift: Any = None, **options: Any) -> Evaluation:
-        """Measures probabilities and OOD scores on labelled test data, as mfgs eval does: (X, y) or a path. ood and
-        shift are dicts of further data by name, such as {"noise": X}; ood may be data without a name, unless these are a
-        dict. Options are those of mfgs eval."""
-        self._open()
+        """Measures probabilities and OOD scores on labelled test data, as mfgs eval does: (X, y) or a path; for a bundle
+        that was calibrated on features, X is a dict of features and logits. ood and shift are dicts of further data by
+        name, such as {"noise": X}; ood may be data without a name, unless these are a dict. Options are those of mfgs
+        eval."""
+        if "report" in options:
+            raise TypeError("evaluate() returns the report: leave report out, and save what it returns")
+        named = {"ood": ood if ood is None or isinstance(ood, dict) else {"ood": ood}, "shift": shift}
+        every = [test, *(one for sets in named.values() for one in (sets or {}).values())]
+        inputs = self._takes(options.get("model")) if any(map(_data.is_arrays, every)) else []
+        pictures = self._pictures(options)
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            named = {"ood": ood if ood is None or isinstance(ood, dict) else {"ood": ood}, "shift": shift}
             for flag, sets in named.items():
                 options[flag] = {
-                    key: _data.spec(folder, f"{flag}{i}", one, self._inputs) for i, (key, one) in enumerate((sets or {}).items())
+                    key: _data.spec(folder, f"{flag}{i}", one, inputs, pictures) for i, (key, one) in enumerate((sets or {}).items())
                 }
-            options |= {"test": _data.spec(folder, "test", test, self._inputs), "report": folder / "report.html"}
+            options |= {"test": _data.spec(folder, "test", test, inputs, pictures), "report": folder / "report.html"}
             results = _program.run("eval", bundle=self.path, **options)
             return Evaluation(results, (folder / "report.html").read_text(encoding="utf-8"))
 
@@ -283,17 +345,19 @@ def _model_flags(folder: pathlib.Path, model: Any, train: Any, val: Any, ood: An
         file.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
         model = file
     inputs: list[dict[str, Any]] = []
-    if not all(_data.is_path(one) for one in (train, val)):
+    if any(map(_data.is_arrays, (train, val, ood))):
         asked = {key: options[key] for key in ("head", "fix", "state", "features", "logits", "link", "output") if key in options}
         inputs = _program.run("inspect", os.fspath(model), **asked)["model"]["inputs"]
-    sets = {role: _data.spec(folder, role, one, inputs) for role, one in (("train", train), ("val", val), ("ood", ood))}
+    pictures = options.get("preprocess") is not None
+    sets = {role: _data.spec(folder, role, one, inputs, pictures) for role, one in (("train", train), ("val", val), ("ood", ood))}
     return {"model": model, **sets, **options}
 
 
 def _feature_flags(
     folder: pathlib.Path, features: Any, logits: Any, labels: Any, train: Any = None, ood: Any = None, **options: Any
 ) -> dict[str, Any]:
-    for role, pair in (("train", train or (features, logits)), ("ood", ood)):
+    for role, pair in (("train", train or (features, logits)), ("ood", ood), ("val", (features, logits))):
         if pair is not None:
-            options[f"{role}_features"] = _data.features(folder, role, pair[0], pair[1], None)
-    return {"val_features": _data.features(folder, "val", features, logits, labels), **options}
+            x = dict(zip(("features", "logits"), pair))
+            options[f"{role}_features"] = _data.spec(folder, role, (x, labels if role == "val" else None), _data.FEATURES)
+    return options
