@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import numpy as np
@@ -195,9 +196,64 @@ class CalibrateTest(unittest.TestCase):
         with self.assertRaises(FileNotFoundError):
             mfgs.Bundle("nowhere")
 
+    def test_what_is_missing_or_misplaced_is_named(self):
+        x, y = self.val
+        with tempfile.TemporaryDirectory() as name:
+            for wrong, call in {
+                "calibrate.. needs train and val": lambda: mfgs.calibrate(self.model, self.train),
+                "calibrate.. needs train and val ": lambda: mfgs.calibrate(self.model, val=self.val),
+                "calibrate.. needs a model, train and val, or": lambda: mfgs.calibrate(x["a"], x["b"]),
+                "calibrate.. needs a model": lambda: mfgs.calibrate(),
+                "cannot resume with data in memory": lambda: mfgs.calibrate(
+                    self.model, self.train, self.val, out=pathlib.Path(name, "b"), resume=True
+                ),
+                "predict.. needs x": lambda: self.bundle.predict(),
+                "predict.. needs logits": lambda: self.bundle.predict(features=x["a"]),
+            }.items():
+                with self.assertRaisesRegex(TypeError, wrong):
+                    call()
+        with self.assertRaisesRegex(mfgs.MfgsError, '"true" for --alpha'):
+            mfgs.calibrate(self.model, self.train, self.val, alpha=True)
+
+    def test_a_posterior_takes_the_place_of_train(self):
+        w, variances = self.w.T.astype("<f8"), np.full(self.w.size, 0.01, "<f8")
+        header = json.dumps({
+            "weight": {"dtype": "F64", "shape": w.shape, "data_offsets": [0, w.nbytes]},
+            "covariance": {"dtype": "F64", "shape": variances.shape, "data_offsets": [w.nbytes, w.nbytes + variances.nbytes]},
+        }).encode()
+        with tempfile.TemporaryDirectory() as name:
+            file = pathlib.Path(name, "posterior.safetensors")
+            file.write_bytes(len(header).to_bytes(8, "little") + header + w.tobytes() + variances.tobytes())
+            bundle = mfgs.calibrate(self.model, val=self.val, posterior=file)
+        self.assertEqual(bundle.predict_proba(self.test[0]).shape, (800, 4))
+
+    def test_lists_are_options(self):
+        got = self.bundle.evaluate(self.test, methods=["mle", "mf0"])
+        self.assertEqual([method["name"] for method in got.results["methods"]][:2], ["mle", "mf0"])
+
+    def test_a_relative_folder_stays_where_it_is(self):
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as name:
+            os.chdir(name)
+            try:
+                bundle = mfgs.calibrate(self.model, self.train, self.val, out="here")
+            finally:
+                os.chdir(before)
+            self.assertEqual(bundle.predict_proba(self.test[0]).shape, (800, 4))
+
+    def test_another_program_is_refused(self):
+        for text, wrong in (("#!/bin/sh\necho hello\n", "another program than mfgs"), ("garbage", "cannot be run")):
+            with tempfile.TemporaryDirectory() as name, unittest.mock.patch("sysconfig.get_path", return_value=name):
+                file = pathlib.Path(name, "mfgs")
+                file.write_text(text)
+                file.chmod(0o755)
+                with self.assertRaisesRegex(mfgs.MfgsError, wrong):
+                    mfgs.calibrate(self.model, self.train, self.val)
+
     def test_warnings_are_pythons(self):
-        with self.assertWarnsRegex(UserWarning, "same data"):
+        with self.assertWarnsRegex(UserWarning, "same data") as got:
             mfgs.calibrate(self.model, self.val, self.val)
+        self.assertEqual(got.filename, __file__)
 
 
 class PicturesTest(unittest.TestCase):

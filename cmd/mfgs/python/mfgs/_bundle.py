@@ -121,16 +121,14 @@ class Bundle:
         self._manifest = (self.path / "bundle.yaml").read_text(encoding="utf-8")
         self._session: onnxruntime.InferenceSession | None = None
         self._outputs: dict[str, str] = {}  # the names of the outputs, by what they are
-        self._inputs: list[dict[str, Any]] = []
+        self._inputs = _data.FEATURES  # unless there is a model
 
     def __getstate__(self) -> dict[str, Any]:
-        files = None
-        if self._folder:
-            files = {str(f.relative_to(self.path)): f.read_bytes() for f in self.path.rglob("*") if f.is_file()}
+        files = {str(f.relative_to(self.path)): f.read_bytes() for f in self.path.rglob("*") if self._folder and f.is_file()}
         return {"path": str(self.path), "files": files}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["files"] is None:
+        if not state["files"]:
             self._set(pathlib.Path(state["path"]), None)
             return
         folder = _Temporary()
@@ -145,9 +143,8 @@ class Bundle:
 
     def _takes(self, model: Any = None) -> list[dict[str, Any]]:
         """The inputs; model is the network, if the bundle does not have it."""
-        if not self._has("model"):
-            return _data.FEATURES
-        self._open(model)
+        if self._has("model"):
+            self._open(model)
         return self._inputs
 
     def _open(self, model: Any = None) -> onnxruntime.InferenceSession:
@@ -155,8 +152,7 @@ class Bundle:
         if self._session is None:
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder, "model.onnx")
-                with warnings.catch_warnings():  # that outputs have other names, which is no matter here
-                    warnings.simplefilter("ignore")
+                with warnings.catch_warnings(action="ignore"):  # that outputs have other names, which is no matter here
                     report = _program.run("export", bundle=self.path, out=file, model=model)
                 self._session = onnxruntime.InferenceSession(str(file))
             self._outputs = {key: output["name"] for key, output in report["outputs"].items()}
@@ -191,13 +187,12 @@ class Bundle:
             x = {"features": features, "logits": logits}
         if x is None:
             raise TypeError("predict() needs x, or features and logits")
-        inputs: list[dict[str, Any]] = []
-        pictures = self._pictures(options)
+        inputs, pictures = _data.FEATURES, self._pictures(options)
         if _data.is_arrays(x):
-            inputs = _data.FEATURES if features is not None else self._takes(options.get("model"))
+            inputs = self._takes(options.get("model")) if features is None else inputs
             arrays = _data.arrays(x, inputs, pictures)
             of_pictures = pictures and any(array.dtype == np.uint8 for array in arrays.values())
-            if inputs is self._inputs and not (options or of_pictures):
+            if inputs is not _data.FEATURES and not (options or of_pictures):
                 return self._run(arrays)
         with tempfile.TemporaryDirectory() as folder:
             of = str(_data.spec(pathlib.Path(folder), "x", x, inputs, pictures))
@@ -228,10 +223,7 @@ class Bundle:
         p = got["probabilities"]
         wrong = np.flatnonzero(~np.isfinite(p).all(tuple(range(1, p.ndim))))
         if len(wrong):
-            raise _program.MfgsError(
-                f"x[{wrong[0]}]: the probabilities are not finite: is an input value missing, or the preprocessing wrong? "
-                "Leave such examples out"
-            )
+            raise _program.MfgsError(f"x[{wrong[0]}]: the probabilities are not finite: leave out examples with missing values")
         return Prediction(
             p, got["ood_score"], got.get("ood_percentile"), got.get("abstain"), got.get("prediction_set"), self.classes
         )
@@ -283,7 +275,7 @@ class Bundle:
 
 @overload
 def calibrate(
-    model: Any, train: Any, val: Any, *, ood: Any = None, out: str | os.PathLike[str] | None = None, **options: Any
+    model: Any, train: Any = None, val: Any = None, *, ood: Any = None, out: str | os.PathLike[str] | None = None, **options: Any
 ) -> Bundle: ...
 
 
@@ -312,10 +304,13 @@ def calibrate(*data: Any, out: str | os.PathLike[str] | None = None, **options: 
     data, and their labels [N], or [N,K] of 0 and 1 for a model of several labels. train=(features, logits) are those of
     the training data; without it, the validation data take their place.
 
-    ood are data from elsewhere, in the same form, to choose the OOD score with. out is a new folder for the bundle;
+    posterior, a file, takes the place of train. ood are data from elsewhere, in the same form, to choose the OOD score with. out is a new folder for the bundle;
     without it, the bundle lasts as long as the object. Further options are those of mfgs calibrate, such as alpha=0.1 for
     prediction sets or target_error=0.05 for abstention. Raises MfgsError.
     """
+    given = [*data, *map(options.get, ("model", "train", "val", "ood", "labels"))]
+    if options.get("resume") and not all(one is None or _data.is_path(one) for one in given):
+        raise TypeError("calibrate() cannot resume with data in memory, whose files are new each time: give paths")
     folder = _Temporary() if out is None else None
     to = folder.path / "bundle" if folder else pathlib.Path(out or "").absolute()
     by_features = not _is_model(data[0]) if data else "model" not in options
@@ -339,14 +334,19 @@ def _is_model(model: Any) -> bool:
     return _data.is_path(model) or isinstance(model, bytes) or hasattr(model, "SerializeToString")
 
 
-def _model_flags(folder: pathlib.Path, model: Any, train: Any, val: Any, ood: Any = None, **options: Any) -> dict[str, Any]:
+def _model_flags(
+    folder: pathlib.Path, model: Any, train: Any = None, val: Any = None, ood: Any = None, **options: Any
+) -> dict[str, Any]:
+    if val is None or train is None and not options.keys() & {"posterior", "head"}:
+        raise TypeError("calibrate() needs train and val beside the model; posterior may take the place of train")
     if not _data.is_path(model):
         file = folder / "model.onnx"
         file.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
         model = file
     inputs: list[dict[str, Any]] = []
     if any(map(_data.is_arrays, (train, val, ood))):
-        asked = {key: options[key] for key in ("head", "fix", "state", "features", "logits", "link", "output") if key in options}
+        layer = ("head", "fix", "state", "features", "logits", "link", "approximate", "output")
+        asked = {key: options[key] for key in layer if key in options}
         inputs = _program.run("inspect", os.fspath(model), **asked)["model"]["inputs"]
     pictures = options.get("preprocess") is not None
     sets = {role: _data.spec(folder, role, one, inputs, pictures) for role, one in (("train", train), ("val", val), ("ood", ood))}
@@ -354,9 +354,12 @@ def _model_flags(folder: pathlib.Path, model: Any, train: Any, val: Any, ood: An
 
 
 def _feature_flags(
-    folder: pathlib.Path, features: Any, logits: Any, labels: Any, train: Any = None, ood: Any = None, **options: Any
+    folder: pathlib.Path, features: Any = None, logits: Any = None, labels: Any = None, train: Any = None, ood: Any = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    for role, pair in (("train", train or (features, logits)), ("ood", ood), ("val", (features, logits))):
+    if features is None or logits is None or labels is None:
+        raise TypeError("calibrate() needs a model, train and val, or features, logits and labels")
+    for role, pair in (("train", (features, logits) if train is None else train), ("ood", ood), ("val", (features, logits))):
         if pair is not None:
             x = dict(zip(("features", "logits"), pair))
             options[f"{role}_features"] = _data.spec(folder, role, (x, labels if role == "val" else None), _data.FEATURES)

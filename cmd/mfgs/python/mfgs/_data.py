@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-FEATURES = [{"name": "features", "type": "float32"}, {"name": "logits", "type": "float32"}]
+FEATURES: list[dict[str, Any]] = [{"name": "features", "type": "float32"}, {"name": "logits", "type": "float32"}]
 """What a bundle that was calibrated on features takes, in place of the inputs of a model."""
 
 

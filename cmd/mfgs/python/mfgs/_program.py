@@ -7,13 +7,12 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import sysconfig
 import warnings
 from typing import Any
 
 import onnxruntime
-
-Option = "str | int | float | bool | os.PathLike[str] | dict[str, str]"
 
 
 class MfgsError(Exception):
@@ -39,32 +38,48 @@ def environment() -> dict[str, str]:
 
 
 def flags(options: dict[str, Any]) -> list[str]:
-    """Options as flags: target_error=0.1 as --target-error=0.1, True as a flag without a value, and a dict such as
-    ood={"noise": SPEC} as --ood=noise=SPEC for each entry. None and False are left out."""
+    """Options as flags: target_error=0.1 as --target-error=0.1, True as =true, a list such as methods=["mf0", "ts"] with
+    commas, and a dict such as ood={"noise": SPEC} as --ood=noise=SPEC for each entry. None and False are left out."""
     args = []
     for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
-        if value is None or value is False:
-            continue
-        if value is True:
-            args.append(flag)
-        elif isinstance(value, dict):
-            args += [f"{flag}={key}={one}" for key, one in value.items()]
-        else:
-            args.append(f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+        if value is not None and value is not False:
+            entries = [f"{key}={one}" for key, one in value.items()] if isinstance(value, dict) else [_text(value)]
+            args += [f"--{name.replace('_', '-')}={entry}" for entry in entries]
     return args
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_text, value))
+    return "true" if value is True else str(value)
+
+
+def _callers_level() -> int:
+    """The stacklevel, where this is called, of the first caller outside this package."""
+    level = 1
+    while pathlib.Path(sys._getframe(level).f_code.co_filename).parent == pathlib.Path(__file__).parent:
+        level += 1
+    return level
 
 
 def run(command: str, *args: str, refusable: bool = False, **options: Any) -> Any:
     """Runs a command and returns its JSON. Its warnings become Python's, and its error an MfgsError, unless the command
     is refusable and says in its JSON why it refuses."""
     call = [program(), command, *flags({**options, "json": True}), *args]
-    done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", env=environment())
+    try:
+        done = subprocess.run(
+            call, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", env=environment()
+        )
+    except OSError as wrong:
+        raise MfgsError(f"the program {call[0]} cannot be run: {wrong}: install the package again") from wrong
     lines = [line for line in done.stderr.splitlines() if not line.startswith("mfgs: progress: ")]
     for line in lines:
         if line.startswith("mfgs: warning: "):
-            warnings.warn(line.removeprefix("mfgs: warning: "), stacklevel=3)
+            warnings.warn(line.removeprefix("mfgs: warning: "), stacklevel=_callers_level())
     if done.returncode and not (refusable and done.stdout):
-        wrong = [line for line in lines if not line.startswith("mfgs: warning: ")]
-        raise MfgsError(wrong[0].removeprefix("mfgs: ") if wrong else f"mfgs ended with exit code {done.returncode}")
-    return json.loads(done.stdout)
+        errors = [line for line in lines if not line.startswith("mfgs: warning: ")]
+        raise MfgsError(errors[0].removeprefix("mfgs: ") if errors else f"mfgs ended with exit code {done.returncode}")
+    try:
+        return json.loads(done.stdout)
+    except ValueError as wrong:
+        raise MfgsError(f"{call[0]} is another program than mfgs: its output is no JSON: install the package again") from wrong

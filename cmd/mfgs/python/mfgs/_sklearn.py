@@ -79,7 +79,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except NameError:  # its converter has no such option, as that of LinearSVC
             model = to_onnx(fitted, x[:1], target_opset=18).SerializeToString()
         options = {"alpha": self.alpha, "target_error": self.target_error, **(self.options or {})}
-        found = _bundle.inspect(model, **({"head": options["head"]} if "head" in options else {}))
+        found = _bundle.inspect(model, head=options.get("head"))
         if not found["supported"] and "head" not in options:
             warnings.warn(f"{type(fitted).__name__} has no linear last layer: it is calibrated without variances", stacklevel=2)
             options["head"] = "none"
