@@ -193,6 +193,8 @@ class CalibrateTest(unittest.TestCase):
                 call()
         with self.assertRaisesRegex(ValueError, "a dict with an array for each of a, b"):
             self.bundle.predict(x["a"])
+        with self.assertRaisesRegex(ValueError, "a dict with an array for each of a, b"):
+            mfgs.calibrate(self.model, {**x, "c": x["a"]}, self.val)
         with self.assertRaises(FileNotFoundError):
             mfgs.Bundle("nowhere")
 

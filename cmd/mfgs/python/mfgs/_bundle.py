@@ -304,9 +304,9 @@ def calibrate(*data: Any, out: str | os.PathLike[str] | None = None, **options: 
     data, and their labels [N], or [N,K] of 0 and 1 for a model of several labels. train=(features, logits) are those of
     the training data; without it, the validation data take their place.
 
-    posterior, a file, takes the place of train. ood are data from elsewhere, in the same form, to choose the OOD score with. out is a new folder for the bundle;
-    without it, the bundle lasts as long as the object. Further options are those of mfgs calibrate, such as alpha=0.1 for
-    prediction sets or target_error=0.05 for abstention. Raises MfgsError.
+    posterior, a file, takes the place of train. ood are data from elsewhere, in the same form, to choose the OOD score
+    with. out is a new folder for the bundle; without it, the bundle lasts as long as the object. Further options are
+    those of mfgs calibrate, such as alpha=0.1 for prediction sets or target_error=0.05 for abstention. Raises MfgsError.
     """
     given = [*data, *map(options.get, ("model", "train", "val", "ood", "labels"))]
     if options.get("resume") and not all(one is None or _data.is_path(one) for one in given):

@@ -36,17 +36,16 @@ def is_arrays(data: object) -> bool:
 def arrays(data: object, inputs: list[dict[str, Any]], pictures: bool = False) -> dict[str, Array]:
     """The arrays of a model's inputs, each [N, ...], of an array for the only input or of a mapping by name. Numbers get
     the type of the input, but bytes remain bytes if these are pictures, which are then preprocessed."""
-    if not isinstance(data, Mapping):
-        if len(inputs) != 1:
-            names = ", ".join(i["name"] for i in inputs)
-            raise ValueError(f"the model has {len(inputs)} inputs: give a dict with an array for each of {names}")
-        data = {inputs[0]["name"]: data}
     types = {i["name"]: i["type"] for i in inputs}
+    if len(types) == 1 and not isinstance(data, Mapping):
+        data = {inputs[0]["name"]: data}
+    if not isinstance(data, Mapping) or data.keys() - types.keys():
+        raise ValueError(f"give a dict with an array for each of {', '.join(types)}, the inputs of the model")
     result = {}
     for name, values in data.items():
         array = np.asarray(values)
         if not (pictures and array.dtype == np.uint8):
-            array = _cast(name, array, types.get(name, ""))
+            array = _cast(name, array, types[name])
         result[name] = array
     return result
 

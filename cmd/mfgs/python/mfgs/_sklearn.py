@@ -28,7 +28,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     comes in a sklearn.frozen.FrozenEstimator: fit then takes validation data, and all of them calibrate. A classifier
     without a linear last layer, such as a forest, is calibrated without variances. alpha and target_error are those of
     mfgs calibrate, and options a dict of further ones. validation_fraction of the examples, drawn by random_state, are
-    for calibration.
+    for calibration. The calibrated classifier computes in float32.
 
     Attributes: estimator_, the fitted classifier; bundle_, its mfgs.Bundle; classes_ [C], and n_features_in_.
     """
