@@ -117,8 +117,8 @@ func (p *Posterior) weights() (reduction, weights []float64) {
 	return nil, weights
 }
 
-// varianceRatio is layer.Quadratic.Ratio. In the Kronecker structure variances are sums over i of V_ik times squares: of two
-// classes, their ratio is at most that of two entries of a row.
+// varianceRatio is layer.Quadratic.Ratio. In the Kronecker structure variances are sums over i of V_ik times squares:
+// those of two classes have at most the ratio of two entries of a row.
 func (p *Posterior) varianceRatio() float64 {
 	if p.Structure != Kronecker {
 		return math.Inf(1)

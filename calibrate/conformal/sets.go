@@ -296,7 +296,7 @@ var penalties = []float64{0.001, 0.01, 0.1, 0.2, 0.5}
 
 // A ranking of the classes of one example.
 type ranking struct {
-	order []int     // classes, the most probable first, of equal ones that of the lower number, as TopK of ONNX has them
+	order []int     // classes, the most probable first, and equally probable ones as TopK of ONNX has them
 	above []float64 // by class, the probability of all classes before it
 	place []int     // by class, the number of these
 }

@@ -56,8 +56,8 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 	return t.Neg(t.Div(margin(t), t.Mul(distance, unlike)))
 }
 
-// toOwnMean is the difference x of the direction φ/n to the mean m of the predicted class. In float32 features whose mean
-// c is far larger than their spread would lose the digits of that: with φ' = φ - c, r = |c| and δ = n² - r² it is
+// toOwnMean is the difference x of the direction φ/n to the mean m of the predicted class. In float32 features whose
+// mean c is far larger than their spread would lose the digits of that: with φ' = φ - c, r = |c| and δ = n² - r² it is
 //
 //	φ'/n + (1/n - 1/r) c - (m - c/r), 1/n - 1/r = -δ / (n r (n+r)), δ = |φ'|² + 2 cᵀφ'.
 func toOwnMean[V any](t Terms[V], fitted Tensors, n V) V {
@@ -79,8 +79,8 @@ func toOwnMean[V any](t Terms[V], fitted Tensors, n V) V {
 }
 
 // ownDistance is the squared Mahalanobis distance of a direction to the mean of the predicted class, from which it
-// differs by x. The covariance has the r largest eigenvalues λ_j of that within classes, and σ² for all others, their mean; a ridge δ is added to
-// each (Moghaddam and Pentland 1997). With z_j = q_jᵀx/√(λ_j+δ) it is
+// differs by x. The covariance has the r largest eigenvalues λ_j of that within classes, and σ² for all others, their
+// mean; a ridge δ is added to each (Moghaddam and Pentland 1997). With z_j = q_jᵀx/√(λ_j+δ) it is
 //
 //	Σ_j z_j² + (|x|² - Σ_j (q_jᵀx)²)/(σ²+δ) = Σ_j (1 - (λ_j+δ)/(σ²+δ)) z_j² + |x|²/(σ²+δ).
 //

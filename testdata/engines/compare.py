@@ -68,7 +68,7 @@ def probed(got, probe):
     return part
 
 
-def unfamiliar(got, names):
+def nan_scores(got, names):
     """How far from 1 the scores of the example with a NaN are, which the network passes on."""
     nan = {kind: got[f"nan/{name}"][0] for kind, name in names.items() if f"nan/{name}" in got}
     if not np.isnan(nan.get("logits", 0)).any():
@@ -121,7 +121,7 @@ def judged(work, case, result):
             files[file] = {"logits": differences({"logits": next(iter(got.values()), None)} if got else {}, {"logits": want["logits"]})["logits"]}
             continue
         got |= {kind: got[name] for kind, name in names.items() if name in got}
-        files[file] = differences(got, want) | {"nan": unfamiliar(got, names)} | ({"probe": probed(got, probe)} if probe else {})
+        files[file] = differences(got, want) | {"nan": nan_scores(got, names)} | ({"probe": probed(got, probe)} if probe else {})
         if not within(files[file]) and features and (folder / "head.onnx").exists():
             files[file] |= alone(folder, names, got, features)
     return files
