@@ -60,6 +60,8 @@ func guardedMarginOf[V any](t Terms[V], fitted Tensors) V {
 // mean c is far larger than their spread would lose the digits of that: with φ' = φ - c, r = |c| and δ = n² - r² it is
 //
 //	φ'/n + (1/n - 1/r) c - (m - c/r), 1/n - 1/r = -δ / (n r (n+r)), δ = |φ'|² + 2 cᵀφ'.
+//
+// For features of another length than r that would lose digits, too, and the difference is formed as it is.
 func toOwnMean[V any](t Terms[V], fitted Tensors, n V) V {
 	means := fitted.Of("means")
 	d, c := means.Shape[1], t.Center()
@@ -67,15 +69,20 @@ func toOwnMean[V any](t Terms[V], fitted Tensors, n V) V {
 	if !t.Single() || r == 0 {
 		return t.Sub(t.Div(t.Features(), n), t.OfClass("means", means.Data, d))
 	}
-	centre, length := t.Constant("centre", c, d), t.Number(r)
+	away, unit := slices.Clone(means.Data), slices.Clone(c)
+	floats.Scale(1/r, unit)
+	for i := range away {
+		away[i] -= unit[i%d]
+	}
+	length, one := t.Number(r), t.Number(1)
+	near := t.Mul(t.Greater(n, t.Number(r/2)), t.Greater(t.Number(2*r), n))
+	centre := t.Mul(t.Constant("centre", c, d), near)
 	apart := t.Sub(t.Features(), centre)
 	delta := t.Add(t.SumSquares(apart), t.Mul(t.Number(2), t.Sum(t.Mul(apart, centre))))
 	turn := t.Div(t.Div(t.Div(delta, n), length), t.Add(n, length))
-	away := slices.Clone(means.Data)
-	for i := range away {
-		away[i] -= c[i%d] / r
-	}
-	return t.Sub(t.Sub(t.Div(apart, n), t.Mul(centre, turn)), t.OfClass("means", away, d))
+	direction := t.Sub(t.Div(apart, n), t.Mul(centre, turn))
+	rest := t.Mul(t.Constant("centre direction", unit, d), t.Sub(one, near))
+	return t.Sub(t.Sub(direction, rest), t.OfClass("means", away, d))
 }
 
 // ownDistance is the squared Mahalanobis distance of a direction to the mean of the predicted class, from which it

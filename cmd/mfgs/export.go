@@ -54,12 +54,16 @@ state begins at zero.
 			if err := checkExport(c); err != nil {
 				return err
 			}
+			outputs := parseNames(c.String("outputs"))
+			if c.IsSet("outputs") && outputs == nil {
+				outputs = []string{} // of which the error lists those there are
+			}
 			bar := p.progress()
 			bar.work(wrap.Progress{Stage: "opening"})
 			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
 				Out: c.String("out"), Triton: c.String("triton"), Name: c.String("name"), MaxBatch: c.Int("max-batch"),
 				Model: c.String("model"), Method: c.String("method"), Precision: c.String("precision"),
-				Outputs: parseNames(c.String("outputs")), Probe: c.Bool("probe"), Force: c.Bool("force"),
+				Outputs: outputs, Probe: c.Bool("probe"), Force: c.Bool("force"),
 				Progress: bar.work,
 			})
 			bar.done()

@@ -182,7 +182,9 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		}
 	}
 	report.Warnings = append(report.Warnings, moved(report.Outputs)...)
-	report.Warnings = append(report.Warnings, undecided(b.Manifest.Decisions, report, decisions)...)
+	if o.Outputs == nil {
+		report.Warnings = append(report.Warnings, undecided(b.Manifest.Decisions, report, decisions)...)
+	}
 	files, err := fused.Files(to.model)
 	if err != nil {
 		return nil, err

@@ -114,7 +114,7 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 }
 
 // In float32 the default score keeps its digits where features are a thousand times as far from zero as they spread, as
-// years are.
+// years are, and where such features are far shorter or longer.
 func TestFloat32KeepsTheDigitsOfFeaturesFarFromZero(t *testing.T) {
 	t.Parallel()
 	const n, d, k, away = 600, 4, 3, 1000
@@ -143,17 +143,23 @@ func TestFloat32KeepsTheDigitsOfFeaturesFarFromZero(t *testing.T) {
 	c := calibration.Config{Model: model, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, "bundle"),
 		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1e-3}}}
 	mustCalibrate(t, c)
-	var scores [2]map[string]wrap.Tensor
-	for i, precision := range Precisions() {
-		path := filepath.Join(dir, precision+".onnx")
-		if _, err := Write(t.Context(), c.Out, Options{Out: path, Precision: precision}); err != nil {
-			t.Fatal(err)
+	for scale, most := range map[float32]float64{1: 1e-5, 0.001: 5e-4, 0.1: 5e-4, 10: 5e-4} {
+		var scores [2]map[string]wrap.Tensor
+		scaled := slices.Clone(x)
+		for i := range scaled {
+			scaled[i] *= scale
 		}
-		scores[i] = exported(t, path, wrap.Tensor{Shape: []int64{n, d}, Data: x})
-	}
-	for i, want := range scores[0]["ood_percentile"].Data.([]float64) {
-		if got := float64(scores[1]["ood_percentile"].Data.([]float32)[i]); !approx.Equal(got, want, 1e-5) {
-			t.Errorf("example %d: percentile %v, want %v", i, got, want)
+		for i, precision := range Precisions() {
+			path := filepath.Join(dir, precision+".onnx")
+			if _, err := Write(t.Context(), c.Out, Options{Out: path, Precision: precision, Force: true}); err != nil {
+				t.Fatal(err)
+			}
+			scores[i] = exported(t, path, wrap.Tensor{Shape: []int64{n, d}, Data: scaled})
+		}
+		for i, want := range scores[0]["ood_percentile"].Data.([]float64) {
+			if got := float64(scores[1]["ood_percentile"].Data.([]float32)[i]); !approx.Equal(got, want, most) {
+				t.Errorf("example %d times %v: percentile %v, want %v", i, scale, got, want)
+			}
 		}
 	}
 }

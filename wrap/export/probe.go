@@ -77,7 +77,7 @@ func probeFile(b *bundle.Bundle, method string, report *Report, name string) (on
 		add("prediction_set", 0, sets, classes)
 	}
 	if len(answer.Outputs) == 0 {
-		return onnx.File{}, errors.New("a probe has no output to check: give one of probabilities, logits and ood_score")
+		return onnx.File{}, errors.New("a probe has no output to check, as texts and tags are not: give probabilities, logits or ood_score, too")
 	}
 	all := func(string) bool { return false }
 	request, _, err := (&oip.Request{Inputs: kept.Inputs}).Body(all)
@@ -122,6 +122,10 @@ func writable(kept *bundle.Probe, h layer.Head, inputs []onnx.ValueInfo) (*bundl
 		}
 	}
 	for _, in := range inputs {
+		if !slices.ContainsFunc(kept.Inputs, func(t tensor.Tensor) bool { return t.Name == in.Name }) {
+			return nil, fmt.Errorf("there is no probe: the bundle keeps no values of the input %q, which only other outputs of the network need: leave these out, by naming the outputs to keep",
+				in.Name)
+		}
 		if len(in.Shape) > 0 {
 			batch = max(batch, in.Shape[0].Value)
 		}
@@ -209,7 +213,7 @@ func members(d *conformal.Decisions, p []float64, classes int) (in []bool, sure 
 	}
 	for row := range slices.Chunk(p, classes) {
 		certain := low.Set(row)
-		if !slices.Equal(certain, high.Set(row)) {
+		if !slices.Equal(certain, high.Set(row)) || d.Set.Ranked() && swaps(row, certain) {
 			return nil, false
 		}
 		for k := range classes {
@@ -217,4 +221,17 @@ func members(d *conformal.Decisions, p []float64, classes int) (in []bool, sure 
 		}
 	}
 	return in, true
+}
+
+// swaps reports whether rounding can swap the ranks of a class in a set and one that is not in it.
+func swaps(p []float64, set []int) bool {
+	least, most := math.Inf(1), 0.0
+	for k, v := range p {
+		if slices.Contains(set, k) {
+			least = min(least, v)
+		} else {
+			most = max(most, v)
+		}
+	}
+	return least-most < 2*probe.MostProbability
 }

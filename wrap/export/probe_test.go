@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/internal/onnx/onnxtest"
 	"github.com/mfgs/mfgs/internal/testerr"
 	"github.com/mfgs/mfgs/internal/wraptest"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -189,6 +190,8 @@ func TestAProbeHasInputsThatCanBeRun(t *testing.T) {
 		kept := &bundle.Probe{N: 3, Inputs: []tensor.Tensor{{Name: "x", Shape: []int64{3, 2}, Data: tt.x}},
 			Features: make([]float32, 6), Logits: make([]float32, 3)}
 		got, err := writable(kept, head, nil)
+		_, other := writable(kept, head, []onnx.ValueInfo{{Name: "x"}, {Name: "aux"}})
+		testerr.OneLine(t, other, "there is no probe")
 		if tt.want != "" {
 			testerr.OneLine(t, err, tt.want)
 		} else if err != nil || got.N != tt.rows || got.Inputs[0].Len() != 2*tt.rows {
@@ -220,6 +223,29 @@ func TestUncertainDecisionsAreNotProbed(t *testing.T) {
 		}
 		if d.Uncertainty.Threshold != tt.uncertainty {
 			t.Error("the decisions were changed")
+		}
+	}
+}
+
+// Nor are prediction sets of which another rounding could make others.
+func TestUncertainSetsAreNotProbed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		score     conformal.Score
+		threshold float64
+		p         []float64
+		want      []bool
+	}{
+		"below":                 {conformal.LAC, 0.5, []float64{0.6, 0.3, 0.1}, []bool{true, false, false}},
+		"at the threshold":      {conformal.LAC, 0.401, []float64{0.6, 0.3, 0.1}, nil},
+		"ranked":                {conformal.APS, 0.7, []float64{0.6, 0.3, 0.1}, []bool{true, true, false}},
+		"ranked, at the end":    {conformal.APS, 0.899, []float64{0.6, 0.3, 0.1}, nil},
+		"ranks within rounding": {conformal.APS, 0.5, []float64{0.333335, 0.333332, 0.333333}, nil},
+		"ranks within the set":  {conformal.APS, 0.7, []float64{0.45, 0.45, 0.1}, []bool{true, true, false}},
+	} {
+		d := &conformal.Decisions{Set: &conformal.Sets{Score: tt.score, Thresholds: []float64{tt.threshold}}}
+		if got, sure := members(d, tt.p, 3); sure != (tt.want != nil) || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, %t, want %v", name, got, sure, tt.want)
 		}
 	}
 }

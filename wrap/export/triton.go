@@ -141,7 +141,7 @@ func (c *tritonConfig) layOut(model []onnx.File, labels []string, metadata map[s
 	}
 	if len(labels) == 0 {
 		c.labelled = ""
-	} else {
+	} else if c.labelled != "" {
 		files = append(files, text(tritonLabelsName, labelLines(labels)))
 	}
 	return append(files, text(tritonConfigName, c.text(metadata)))

@@ -64,6 +64,10 @@ class CalibrateTest(unittest.TestCase):
         cls.train, cls.val, cls.test = (drawn(n, cls.w, n) for n in (400, 600, 800))
         cls.bundle = mfgs.calibrate(cls.model, cls.train, cls.val, alpha=0.2, target_error=0.4)
 
+    def test_class_names_of_a_manifest_are_read(self):
+        names = {r'"\U0001F600"': "\U0001f600", r'"\e\x7f\t\"\\n"': '\x1b\x7f\t"\\n', "'it''s'": "it's", "plain": "plain"}
+        self.assertEqual({name: mfgs._bundle._unquoted(name) for name in names}, names)
+
     def test_arrays_and_files_predict_the_same(self):
         x, y = self.test
         want = self.bundle.predict(x)

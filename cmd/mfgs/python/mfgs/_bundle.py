@@ -70,10 +70,16 @@ class Evaluation:
         pathlib.Path(path).write_text(self.report, encoding="utf-8")
 
 
+_ESCAPES = dict(zip("0abtnvfreN_LP", "\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029"))
+
+
 def _unquoted(name: str) -> str:
-    """A text of bundle.yaml."""
+    """A text of bundle.yaml (YAML 1.2.2, 5.7)."""
     if name.startswith('"'):
-        return str(json.loads(name))
+        return re.sub(
+            r"\\(?:[xuU]((?<=x)..|(?<=u).{4}|(?<=U).{8})|(.))",
+            lambda m: chr(int(m[1], 16)) if m[1] else _ESCAPES.get(m[2], m[2]), name[1:-1],
+        )
     return name[1:-1].replace("''", "'") if name.startswith("'") else name
 
 
@@ -214,9 +220,11 @@ class Bundle:
         else:  # the model takes so many examples and no other number
             parts = []
             n = len(next(iter(x.values())))
+            if any(len(array) != n for array in x.values()):
+                raise ValueError(f"the inputs have {', '.join(str(len(a)) for a in x.values())} rows, want as many of each")
             for at in range(0, max(n, 1), batch):
                 rows = {name: array[at : at + batch] for name, array in x.items()}
-                rows = {name: np.concatenate([a, a[-1:].repeat(batch - len(a), 0)]) for name, a in rows.items()}
+                rows = {name: np.concatenate([a, np.zeros((batch - len(a), *a.shape[1:]), a.dtype)]) for name, a in rows.items()}
                 parts.append([value[: n - at] for value in session.run(names, rows)])
             values = [np.concatenate(part) for part in zip(*parts)]
         got = dict(zip(keys, values))
