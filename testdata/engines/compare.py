@@ -226,7 +226,7 @@ What to switch on or off:
 - ONNX Runtime from 1.19 on needs nothing. Up to 1.18 it gives wrong numbers from a session's second run on, unless
   `enable_mem_pattern` is off.
 - CUDA: [TF32 off](install.md#gpus-and-other-providers). OpenVINO: `INFERENCE_PRECISION_HINT` is `f32`. MNN: `precision` is `high`. IREE: no demotion of f64 and i64.
-- LiteRT: onnx2tf with `-kat` for the inputs, so that it leaves their axes. JAX: `jax_enable_x64` for the default form.
+- LiteRT: onnx2tf with `-kat` for the inputs, so that it leaves their axes. A NaN ends the run of its batch. JAX: `jax_enable_x64` for the default form.
 
 A cell names the forms that run with all outputs within the bounds: 64 and 32.
 
@@ -252,7 +252,7 @@ thread: how many times as long as the network alone.
 | int8 | the same network with weights and activations of 8 bits: `QuantizeLinear` and `DequantizeLinear` |
 | MobileNet v2 | trained, 1,000 classes, on images of ImageNet |
 | text | of DistilBERT's size, 20 classes, random weights |
-| ResNet-50 | 1,000 classes, random weights |
+| ResNet-50 | 1,000 classes, random weights; run once, with an earlier form of the head |
 """
 
 if __name__ == "__main__":
