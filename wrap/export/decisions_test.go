@@ -12,6 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/layer"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -196,21 +197,22 @@ func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
 // No warning is printed about decisions that the model makes, or that were not requested.
 func TestExportWarnsOnlyAboutDecisionsThatAreLeftOut(t *testing.T) {
 	t.Parallel()
+	abstains := fuse.Outputs{{Key: "probabilities"}, {Key: "abstain"}}
+	sets := append(abstains[:2:2], fuse.Output{Key: "prediction_set"})
 	set := &conformal.Sets{Score: conformal.APS}
 	for name, test := range map[string]struct {
 		decisions *conformal.Decisions
-		opset     int64
+		outputs   fuse.Outputs
 		wanted    bool
 		want      string
 	}{
-		"no decisions":                  {nil, 10, false, ""},
-		"none of this method":           {&conformal.Decisions{Set: set}, 11, false, "abstain and prediction_set are left out"},
-		"no set was asked for":          {&conformal.Decisions{}, 10, true, ""},
-		"the set is there":              {&conformal.Decisions{Set: set}, 11, true, ""},
-		"it need not be ranked":         {&conformal.Decisions{Set: &conformal.Sets{Score: conformal.LAC}}, 10, true, ""},
-		"the operators cannot rank one": {&conformal.Decisions{Set: set}, 10, true, "prediction_set is left out: aps needs operator set"},
+		"no decisions":                  {nil, abstains, false, ""},
+		"none of this method":           {&conformal.Decisions{Set: set}, abstains, false, "abstain and prediction_set are left out"},
+		"no set was asked for":          {&conformal.Decisions{}, abstains, true, ""},
+		"the set is there":              {&conformal.Decisions{Set: set}, sets, true, ""},
+		"the operators cannot rank one": {&conformal.Decisions{Set: set}, abstains, true, "prediction_set is left out: aps needs operator set"},
 	} {
-		got := strings.Join(undecided(test.decisions, &Report{Method: "mf1", Opset: test.opset}, test.wanted), "\n")
+		got := strings.Join(undecided(test.decisions, &Report{Method: "mf1", Outputs: test.outputs}, test.wanted), "\n")
 		if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}

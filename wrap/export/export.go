@@ -250,7 +250,7 @@ func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
 		return nil
 	case !wanted:
 		return []string{fmt.Sprintf("abstain and prediction_set are left out: the bundle's thresholds do not apply to the probabilities of %s", r.Method)}
-	case d.Set != nil && d.Set.Ranked() && r.Opset < fuse.RankedOpset:
+	case d.Set != nil && r.Outputs.Of("prediction_set") == nil:
 		return []string{fmt.Sprintf("prediction_set is left out: %s needs operator set %d, and the model has %d; %s works with any",
 			d.Set.Score, fuse.RankedOpset, r.Opset, conformal.LAC)}
 	}

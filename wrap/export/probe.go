@@ -107,8 +107,10 @@ func writable(kept *bundle.Probe, h layer.Head, inputs []onnx.ValueInfo) (*bundl
 			option.NoProbe)
 	}
 	finite := slices.Repeat([]bool{true}, kept.N)
-	batch := int64(-1)
+	batch, bytes := int64(-1), int64(0) // bytes of an example
 	for _, t := range kept.Inputs {
+		size, _ := t.Type().Bytes(int64(t.Len()))
+		bytes += size / int64(kept.N)
 		switch t.Type() {
 		case tensor.Float16, tensor.BFloat16:
 			return nil, fmt.Errorf("there is no probe: input %q is %s, for which JSON has no form: leave it out, and compare with mfgs predict",
@@ -138,6 +140,10 @@ func writable(kept *bundle.Probe, h layer.Head, inputs []onnx.ValueInfo) (*bundl
 	}
 	if len(rows) == 0 {
 		return nil, errors.New("there is no probe: all validation inputs that the bundle keeps have NaN or infinities, for which JSON has no form: leave it out, and compare with mfgs predict")
+	}
+	if most := bundle.MaxProbeBytes / max(1, bytes); batch > most {
+		return nil, fmt.Errorf("there is no probe: the model takes %d examples at once, want at most %d, as each has %d bytes: leave it out, and compare with mfgs predict",
+			batch, most, bytes)
 	}
 	if batch > 0 {
 		rows = slices.Repeat(rows, int(batch)/len(rows)+1)[:batch]

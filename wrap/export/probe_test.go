@@ -190,8 +190,13 @@ func TestAProbeHasInputsThatCanBeRun(t *testing.T) {
 		kept := &bundle.Probe{N: 3, Inputs: []tensor.Tensor{{Name: "x", Shape: []int64{3, 2}, Data: tt.x}},
 			Features: make([]float32, 6), Logits: make([]float32, 3)}
 		got, err := writable(kept, head, nil)
-		_, other := writable(kept, head, []onnx.ValueInfo{{Name: "x"}, {Name: "aux"}})
-		testerr.OneLine(t, other, "there is no probe")
+		for _, inputs := range [][]onnx.ValueInfo{
+			{{Name: "x"}, {Name: "aux"}}, // which the bundle has no values of
+			{{Name: "x", Shape: []onnx.Dim{{Value: 1 << 40}}}},
+		} {
+			_, err := writable(kept, head, inputs)
+			testerr.OneLine(t, err, "there is no probe")
+		}
 		if tt.want != "" {
 			testerr.OneLine(t, err, tt.want)
 		} else if err != nil || got.N != tt.rows || got.Inputs[0].Len() != 2*tt.rows {
