@@ -78,15 +78,17 @@ func (a *Attached) addPosterior(mf *fuse.MeanField) error {
 		return err
 	}
 	mf.Forms, mf.Lambda0, mf.NLL = *forms, m.MeanField.Lambda0, m.Temperatures.NLL.Temperatures
-	if mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio); mf.Single {
-		if mf.Intervals, err = single(a.Head.Logits, forms.Ratio); err != nil {
-			return err
-		}
-	}
 	if b.Calibration().Served().Margin {
 		mf.OOD = m.Temperatures.OOD.Temperatures
 	}
-	return nil
+	switch {
+	case a.Head.Link.Separate(), mf.Plain > 0 && mf.OOD == layer.Temperatures{}: // without an integral of pairs
+	case mf.Single:
+		mf.Intervals, err = single(a.Head.Logits, forms.Ratio)
+	default:
+		mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio)
+	}
+	return err
 }
 
 // decisionsOf are those of a bundle, to be written into a graph.

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/layer"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
 	drafts "github.com/mfgs/mfgs/internal/files"
@@ -26,6 +27,7 @@ import (
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -161,6 +163,27 @@ func TestFloat32KeepsTheDigitsOfFeaturesFarFromZero(t *testing.T) {
 				t.Errorf("example %d times %v: percentile %v, want %v", i, scale, got, want)
 			}
 		}
+	}
+}
+
+// What float32 refuses of many classes does not concern labels, which have no integral of pairs.
+func TestManyLabelsAreExportedInFloat32(t *testing.T) {
+	t.Parallel()
+	const n, width, labels = 40, 2, 2100
+	dir := t.TempDir()
+	model := write(t, dir, "model.onnx", selector(13, "y", random(4, width*labels), width, labels))
+	y := make([]int64, n*labels)
+	for i := range y {
+		y[i] = int64(i % 3 % 2)
+	}
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {random(3, n*width), []int{n, width}}, "labels": {y, []int{n, labels}}}))
+	c := calibration.Config{Model: model, Train: file + "[:20]", Val: file + "[20:]", Out: filepath.Join(dir, "bundle"),
+		Settings: bundle.Settings{
+			Head: head.Options{Link: layer.Sigmoid}, Damping: calibrate.Damping{Relative: 1}, Structure: calibrate.Full,
+		}}
+	mustCalibrate(t, c)
+	if _, err := Write(t.Context(), c.Out, Options{Out: filepath.Join(dir, "m.onnx"), Precision: "float32"}); err != nil {
+		t.Error(err)
 	}
 }
 
