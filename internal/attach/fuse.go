@@ -18,14 +18,15 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// margins are the ends of the intervals in which mf0 is interpolated, as multiples of the largest ratio of
-// temperatures T_k in validation and OOD data. Nearly all inputs are in the first, which takes few nodes; the second
-// is for inputs far from all these data.
-var margins = []float64{1.25, 4}
-
 const (
-	// farRatio ends the last interval. It takes more nodes still, but fewer than K² terms.
-	farRatio = 100
+	// Intervals in which mf0 is interpolated end at these multiples of the largest ratio of temperatures T_k in
+	// validation and OOD data. Nearly all inputs are in the first, which takes few nodes; the second is for inputs far
+	// from all these data.
+	margin, farMargin = 1.25, 4
+
+	// mostRatio is that of temperatures in any graph, in which variances are at most 1e37.
+	mostRatio = 1e20
+
 	// lseTolerance bounds the interpolation error in nats; that of a probability is at most half of it.
 	// Measured errors are a hundred times smaller.
 	lseTolerance = 1e-5
@@ -86,7 +87,7 @@ func (a *Attached) addPosterior(mf *fuse.MeanField) error {
 	case mf.Single:
 		mf.Intervals, err = single(a.Head.Logits, forms.Ratio)
 	default:
-		mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio)
+		mf.Intervals = intervals(a.Head.Logits, m.MeanField.MaxRatio, forms.Ratio)
 	}
 	return err
 }
@@ -147,32 +148,40 @@ type terms struct{ *fuse.Terms }
 
 func (t terms) Link() layer.Link { return t.Terms.Link() }
 
-// intervals returns the intervals of mf0 for the largest ratio in validation and OOD data. It leaves out
-// an interval that needs nearly as many nodes as the next.
-func intervals(classes int, ratio float64) []fuse.Interval {
-	list := []fuse.Interval{{Ratio: farRatio, Nodes: meanfield.Nodes(classes, math.Log(farRatio), lseTolerance)}}
-	for _, margin := range slices.Backward(margins) {
-		r := margin * ratio
-		if m := meanfield.Nodes(classes, math.Log(r), lseTolerance); r < farRatio && 5*m < 4*list[0].Nodes {
-			list = slices.Insert(list, 0, fuse.Interval{Ratio: r, Nodes: m})
+// intervals returns the intervals of mf0 for the largest ratio of temperatures in validation and OOD data, and a bound
+// of the ratio of variances of an example's logits. The last holds all T_k. It leaves out an interval that needs nearly
+// as many nodes as the next.
+func intervals(classes int, seen, variances float64) []fuse.Interval {
+	last := interval(classes, min(mostRatio, temperatures(variances)))
+	list := []fuse.Interval{last}
+	for _, ratio := range []float64{farMargin * seen, margin * seen} {
+		if i := interval(classes, ratio); 5*i.Nodes < 4*list[0].Nodes {
+			list = slices.Insert(list, 0, i)
 		}
 	}
 	return list
 }
 
-// single returns the interval of a graph without branches, for variances of an example's logits that differ by up to
-// ratio times: all T_k are in it. It is nil if every F is computed.
-func single(classes int, ratio float64) ([]fuse.Interval, error) {
+func interval(classes int, ratio float64) fuse.Interval {
+	return fuse.Interval{Ratio: ratio, Nodes: meanfield.Nodes(classes, math.Log(ratio), lseTolerance)}
+}
+
+// temperatures bounds the ratio of temperatures T = √(1+λ₀s²), given that of variances.
+func temperatures(variances float64) float64 { return max(2, math.Sqrt(variances)) }
+
+// single returns the interval of a graph in float32, for a bound of the ratio of variances of an example's logits. It
+// is nil if every F is computed.
+func single(classes int, variances float64) ([]fuse.Interval, error) {
 	// Rounding grows with the length of the interval. Exact sums take K² terms, and an operator for some of them.
 	const most, mostExact = 1000, 2000
-	r := max(2, math.Sqrt(ratio)) // T = √(1+λ₀s²)
+	ratio := temperatures(variances)
 	switch {
-	case r <= most:
-		return []fuse.Interval{{Ratio: r, Nodes: meanfield.Nodes(classes, math.Log(r), lseTolerance)}}, nil
+	case ratio <= most:
+		return []fuse.Interval{interval(classes, ratio)}, nil
 	case classes <= mostExact:
 		return nil, nil
 	}
-	return nil, fmt.Errorf("mf0 of %d classes in float32, want float64: the variances of an example's logits can differ by more than %d times, and their mean-field integral needs branches then: export in float64",
+	return nil, fmt.Errorf("mf0 of %d classes in float32, want float64: the variances of an example's logits can differ by more than %d times, which is beyond float32: export in float64",
 		classes, int(most*most))
 }
 

@@ -55,7 +55,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, by layer.Link, logits, varian
 	mf := &fuse.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
 		NLL: layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1.5, Ens: 0.5},
-		Intervals: attach.Intervals(k, 2), Scores: servedMF0(0.7),
+		Intervals: attach.Intervals(k, 2, 1e4), Scores: servedMF0(0.7),
 	}
 	if change != nil {
 		change(mf)
@@ -176,18 +176,21 @@ func adversarialFrom(k int, base, ratio float64, seed uint64) (logits, variances
 func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 	t.Parallel()
 	for _, k := range []int{2, 3, 10, 60, 100, 1000, 21841} {
-		for _, ratio := range []float64{1, 1.0001, 2, 4, 40, 300} { // 300 is beyond what is interpolated
-			if k > 1000 && ratio > 40 {
-				continue // K² terms for every example: seconds
-			}
-			for _, single := range []func(*fuse.MeanField){nil, inSingle} {
-				if single != nil && ratio > attach.FarRatio {
-					continue // float32 has no exact form
+		for _, ratio := range []float64{1, 1.0001, 2, 4, 40, 300, 1e9} {
+			for _, single := range []bool{false, true} {
+				if single && ratio > 1000 {
+					continue // such intervals are not for float32
 				}
-				t.Run(fmt.Sprintf("K=%d/ratio=%v/float32=%t", k, ratio, single != nil), func(t *testing.T) {
+				t.Run(fmt.Sprintf("K=%d/ratio=%v/float32=%t", k, ratio, single), func(t *testing.T) {
 					logits, variances, what := adversarial(k, ratio, 1)
 					r := len(what)
-					m, names := fusedSelector(t, 13, logits, variances, r, single)
+					m, names := fusedSelector(t, 13, logits, variances, r, func(mf *fuse.MeanField) {
+						variances := max(1e4, ratio*ratio)
+						mf.Intervals = attach.Intervals(k, 2, variances)
+						if mf.Single = single; single {
+							mf.Intervals, _ = attach.Single(k, variances)
+						}
+					})
 					out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 					if err != nil {
 						t.Fatal(err)
@@ -300,7 +303,7 @@ func fewTemperatures(logits, variances []float32) (p []float64) {
 func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 	t.Parallel()
 	for _, k := range []int{3, 300} {
-		for _, ratio := range []float64{2, 30, 300} { // each of the branches
+		for _, ratio := range []float64{2, 5, 30} { // each of the branches
 			logits, variances, what := adversarial(k, ratio, 2)
 			r := len(what)
 			var first []float64
@@ -553,35 +556,41 @@ func formula(by layer.Link, method fuse.Method, logits, variances []float32,
 	return p, margin
 }
 
+// The last interval holds all temperatures, and the others are worth their branch.
 func TestIntervals(t *testing.T) {
 	t.Parallel()
-	for _, ratio := range []float64{1, 1.05, 3, 8.35, 30, 1e6, math.Inf(1)} {
-		list := attach.Intervals(1000, ratio)
-		last := fuse.Interval{Ratio: 1}
-		for _, i := range list {
-			if i.Ratio <= last.Ratio || i.Nodes <= last.Nodes || i.Ratio > attach.FarRatio {
-				t.Errorf("ratio %v: %v", ratio, list)
+	for _, seen := range []float64{1, 1.05, 3, 8.35, 30, 1e6} {
+		for _, variances := range []float64{0.5, 1, 30, 1e4, 1e12, math.Inf(1)} {
+			list := attach.Intervals(1000, seen, variances)
+			previous := fuse.Interval{Ratio: 1}
+			for _, i := range list {
+				if i.Ratio <= previous.Ratio || 4*i.Nodes <= 5*previous.Nodes {
+					t.Errorf("ratio %v, variances within %v: %v", seen, variances, list)
+				}
+				previous = i
 			}
-			last = i
+			if previous.Ratio < min(1e20, math.Sqrt(variances)) {
+				t.Errorf("ratio %v, variances within %v: %v does not hold all", seen, variances, list)
+			}
 		}
-		if last.Ratio != attach.FarRatio {
-			t.Errorf("ratio %v: %v does not go far", ratio, list)
-		}
-	}
-	if list := attach.Intervals(1000, 1.05); len(list) != 3 || list[0].Nodes > 12 {
-		t.Errorf("%v, want few nodes for what is usual", list)
 	}
 	// Nearly all inputs are in the first, which ends above all validation and OOD data.
-	for _, ratio := range []float64{1, 1.05, 3, 8} {
-		if list := attach.Intervals(1000, ratio); list[0].Ratio != attach.Margins[0]*ratio ||
-			list[1].Ratio != attach.Margins[1]*ratio {
-			t.Errorf("ratio %v: %v, want them to begin with %v and %v times as much", ratio, list, attach.Margins[0], attach.Margins[1])
+	for _, seen := range []float64{1.05, 3, 8} {
+		list := attach.Intervals(1000, seen, 1e12)
+		if len(list) != 3 || list[0].Ratio != 1.25*seen || list[1].Ratio != 4*seen {
+			t.Errorf("ratio %v: %v, want them to begin with 1.25 and 4 times as much", seen, list)
 		}
+	}
+	if list := attach.Intervals(1000, 1.05, 1e4); list[0].Nodes > 12 {
+		t.Errorf("%v, want few nodes for what is usual", list)
+	}
+	if list := attach.Intervals(1000, 30, 1000); len(list) != 1 {
+		t.Errorf("%v, want one, as the data differ nearly as much as any can", list)
 	}
 }
 
 // In float32 no temperature is beyond the interval, and what has none is computed exactly or refused.
-func TestTheIntervalOfAGraphWithoutBranchesHoldsAllTemperatures(t *testing.T) {
+func TestTheIntervalInFloat32HoldsAllTemperatures(t *testing.T) {
 	t.Parallel()
 	for ratio, want := range map[float64]float64{0.5: 2, 1: 2, 100: 10, 1e6: 1000} {
 		if list, err := attach.Single(1000, ratio); err != nil || len(list) != 1 || list[0].Ratio != want {

@@ -316,7 +316,7 @@ func (w *twin) meanField(rng *rand.Rand, training *score.Training) *fuse.MeanFie
 	if w.temperature.Act > 0 {
 		mf.OOD = w.temperature
 	}
-	mf.Intervals = attach.Intervals(k, math.Sqrt(cmp.Or(w.unequal, 4)))
+	mf.Intervals = attach.Intervals(k, 2, cmp.Or(w.unequal, 10))
 	q, lambda, err := eigen.Semidefinite(slices.Clone(training.Gram), d, 1)
 	if err != nil {
 		panic(err)

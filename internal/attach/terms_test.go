@@ -76,7 +76,10 @@ func TestTermsInGraphsEqualThoseInGo(t *testing.T) {
 	for opset := uint64(7); opset <= 24; opset++ {
 		for _, single := range []bool{false, true} {
 			m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
-				mf.Scores, mf.Single = nil, single
+				if single {
+					inSingle(mf)
+				}
+				mf.Scores = nil
 				var made map[string]string
 				for i, name := range formulas {
 					mf.Scores = append(mf.Scores, fuse.Score{Name: fmt.Sprintf("s%d", i), Double: true,

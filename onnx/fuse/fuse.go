@@ -65,15 +65,16 @@ type MeanField struct {
 	// Scores are the graph's last outputs, computed from logits, features and variances.
 	Scores []Score
 
-	// Intervals say how the log-sum-exps of MF0 are interpolated, in ascending order. Beyond the last, and if
-	// there are not many more classes than nodes, they are computed exactly.
+	// Intervals say how the log-sum-exps of MF0 are interpolated, in ascending order. The last is for all examples that
+	// no other holds; with Single it is the only one. Without any, or where there are not many more classes than nodes,
+	// they are computed exactly.
 	Intervals []Interval
 
 	// Decisions are outputs after the scores; nil for none. If they use ood_score, it must be one of the scores.
 	Decisions *Decisions
 
-	// Single computes the head in float32, and without Loop and If, for runtimes that have none of these; else it is
-	// float64. It is not for heads that read text or tags.
+	// Single computes the head in float32, and without If, for runtimes that have no float64 or no If. It is not for
+	// heads that read text or tags.
 	Single bool
 
 	// Strings gives the symbols of a text as strings; else they are numbers.
@@ -205,6 +206,9 @@ func (mf *MeanField) check(h *head.Head) error {
 			return fmt.Errorf("λ₀ %v and temperatures %v and %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD)
 		}
 	}
+	if mf.Single && len(mf.Intervals) > 1 {
+		return fmt.Errorf("%d intervals of temperatures in float32, want one: there is no If to choose", len(mf.Intervals))
+	}
 	last := 1.0
 	for _, i := range mf.Intervals {
 		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes {
@@ -251,7 +255,7 @@ func (mf *MeanField) checkMaps(h *head.Head) error {
 }
 
 // maxNodes is more than any useful interval needs.
-const maxNodes = 1024
+const maxNodes = 4096
 
 // batchDim is the first dimension, if all inputs of the model declare the same.
 func batchDim(m *onnx.Model) onnx.Dim {

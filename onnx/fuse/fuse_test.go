@@ -204,6 +204,7 @@ func TestFuseRefuses(t *testing.T) {
 		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1}} }, "nodes"},
 		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1 << 30}} }, "nodes"},
 		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 10}, {3, 10}} }, "rising"},
+		{func(mf *MeanField) { mf.Single = true }, "2 intervals of temperatures in float32, want one"},
 		{func(mf *MeanField) { mf.Intervals = []Interval{{math.NaN(), 10}} }, "rising"},
 	} {
 		mf := meanField(h)

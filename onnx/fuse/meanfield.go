@@ -461,34 +461,29 @@ func (f *fuser) mf1(mu, spread string) string {
 // The constant is F at the node where it is largest. It is subtracted from the other values before they are
 // interpolated, so that rounding is relative to the differences between classes.
 func (f *fuser) mf0(mu, t string) string {
-	var intervals []Interval
-	for _, i := range f.mf.Intervals {
-		if 2*int64(i.Nodes) < f.k {
-			intervals = append(intervals, i)
-		}
-	}
+	of, intervals := f.logits(mu), f.mf.Intervals
 	var mean string
-	of := f.logits(mu)
 	switch {
-	case len(intervals) > 0 && f.mf.Single:
-		mean = f.clipped(intervals[len(intervals)-1], of, t)
-	case len(intervals) > 0:
+	case len(intervals) == 0 || !f.saves(intervals[0]):
+		mean = f.exact(of, t)
+	case f.mf.Single:
+		mean = f.clipped(intervals[0], of, t)
+	default:
 		log := f.unary("Log", t)
 		low, half := f.interval(f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true))
-		mean = f.within(intervals, half,
-			func(i Interval) string { mean, _ := f.interpolated(int64(i.Nodes), of, log, low, half); return mean },
-			func() string { return f.exact(of, t) })
-	default:
-		b := f.unary("Reciprocal", t)
-		mean = f.logMeanExps(f.k, of, func(from, to int64) string {
-			if from == 0 && to == f.k {
-				return b
+		mean = f.within(intervals, half, func(i Interval) string {
+			if !f.saves(i) {
+				return f.exact(of, t)
 			}
-			return f.slice(b, 2, from, to)
+			mean, _ := f.interpolated(int64(i.Nodes), of, log, low, half)
+			return mean
 		})
 	}
 	return f.binary("Sub", f.binary("Div", mu, t), mean)
 }
+
+// saves reports whether interpolation takes fewer terms than the K² of exact sums.
+func (f *fuser) saves(i Interval) bool { return 2*int64(i.Nodes) < f.k }
 
 // interval returns the least and half the length of an interval of log T, a little wider than from low to high: in one
 // of a few units in the last place, rounding would move points far outside, where polynomials are huge.
@@ -499,26 +494,24 @@ func (f *fuser) interval(low, high string) (least, half string) {
 }
 
 // clipped computes F without a choice of intervals. Where no term of an F exceeds the bound of the series, it is the
-// series. All other T_k are interpolated in the one interval from the least to the first of three: the largest, the
-// one where the series begins, and the least times the interval's ratio. Only T_k beyond the third are not exact.
+// series. All other T_k are interpolated in the one interval from the least to the largest, or to the one where the
+// series begins if that is less.
 func (f *fuser) clipped(i Interval, of shifted, t string) string {
 	log := f.unary("Log", t)
 	low := f.reduce("ReduceMin", log, 2, true)
 	bound := f.unary("Log", f.binary("Mul", of.depth, f.number(1/f.shallow())))
-	high := f.extreme("Min", f.reduce("ReduceMax", log, 2, true), f.binary("Add", low, f.number(math.Log(i.Ratio))), 3)
-	high = f.extreme("Max", low, f.extreme("Min", high, bound, 3), 3)
+	high := f.extreme("Max", low, f.extreme("Min", f.reduce("ReduceMax", log, 2, true), bound, 3), 3)
 	least, half := f.interval(low, high)
 	inner, top := f.interpolated(int64(i.Nodes), of, f.extreme("Min", log, high, 3), least, half)
 	lack, near := f.lack(f.unary("Reciprocal", t), of)
 	return f.either(near, f.binary("Sub", f.log1p(f.unary("Neg", lack)), top), inner)
 }
 
-// within adds an If for each interval: the first is used that no half length exceeds. NaN is ignored, so that an
-// invalid example does not change how the others are computed.
-func (f *fuser) within(intervals []Interval, half string, interpolated func(Interval) string,
-	exact func() string) string {
-	if len(intervals) == 0 {
-		return exact()
+// within adds an If for each interval but the last: the first is used that no half length exceeds. NaN is ignored, so
+// that an invalid example does not change how the others are computed.
+func (f *fuser) within(intervals []Interval, half string, mean func(Interval) string) string {
+	if len(intervals) == 1 || !f.saves(intervals[0]) {
+		return mean(intervals[0])
 	}
 	branch := func(name string, write func() string) *onnxpb.Attribute {
 		return onnxpb.GraphAttribute(name, f.subgraph("mfgs_"+name, nil, func() []*onnxpb.ValueInfo {
@@ -528,8 +521,8 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 	wider := f.cast(f.binary("Greater", half, f.number(0.5*math.Log(intervals[0].Ratio))), tensor.Float32)
 	wide := f.binary("Greater", f.op("ReduceSum", []string{wider}, onnxpb.IntAttribute("keepdims", 0)), f.scalar(0.5))
 	return f.op("If", []string{wide},
-		branch("then_branch", func() string { return f.within(intervals[1:], half, interpolated, exact) }),
-		branch("else_branch", func() string { return interpolated(intervals[0]) }))
+		branch("then_branch", func() string { return f.within(intervals[1:], half, mean) }),
+		branch("else_branch", func() string { return mean(intervals[0]) }))
 }
 
 // shifted is logits μ ≤ 0, [N,P,K], for logMeanExp.
@@ -601,37 +594,15 @@ func (f *fuser) chunk() int64 {
 	return max(4, most/f.k)
 }
 
-// exact computes mf0's log mean exp by the formula, for some classes in each turn of a loop, so that memory is linear
-// in K.
+// exact computes F at all T by the formula.
 func (f *fuser) exact(of shifted, t string) string {
-	n := min(f.chunk(), f.k)
-	turns := (f.k + n - 1) / n
-	classes := make([]int64, turns*n) // the last ones are repeated to fill the last turn
-	for i := range classes {
-		classes[i] = min(int64(i), f.k-1)
-	}
-	which := f.reshape(f.list(classes...), turns, n)
 	b := f.unary("Reciprocal", t)
-	total := f.list(turns)
-	iteration := onnxpb.TensorInfo(f.Names.Fresh("mfgs_turn"), tensor.Int64)
-	condition := onnxpb.TensorInfo(f.Names.Fresh("mfgs_going"), tensor.Bool)
-	carried := onnxpb.TensorInfo(f.Names.Fresh("mfgs_carried"), tensor.Int64, 1)
-	body := f.subgraph("mfgs_exact", []*onnxpb.ValueInfo{iteration, condition, carried}, func() []*onnxpb.ValueInfo {
-		turn := f.reshape(iteration.GetName(), 1)
-		some := f.reshape(f.op("Gather", []string{which, turn}, onnxpb.IntAttribute("axis", 0)), n)
-		mean := f.logMeanExp(f.op("Gather", []string{b, some}, onnxpb.IntAttribute("axis", 2)), n, of)
-		on, carry := f.cast(condition.GetName(), tensor.Bool), f.cast(carried.GetName(), tensor.Int64)
-		return []*onnxpb.ValueInfo{onnxpb.TensorInfo(on, tensor.Bool), onnxpb.TensorInfo(carry, tensor.Int64, 1),
-			onnxpb.TensorInfo(mean, tensor.Float64, -1, int64(len(f.pairs())), n)}
+	return f.logMeanExps(f.k, of, func(from, to int64) string {
+		if from == 0 && to == f.k {
+			return b
+		}
+		return f.slice(b, 2, from, to)
 	})
-	// The loop carries nothing, but before opset 11 it must carry something; and some runtimes treat an omitted
-	// condition as false.
-	going := f.tensor("true", tensor.Bool, []byte{1})
-	rest := f.op("Loop", []string{f.reshape(total), going, total}, onnxpb.GraphAttribute("body", body))
-	all := f.Names.Fresh("mfgs_loop") // [turns,N,P,n]
-	f.Nodes[len(f.Nodes)-1].Output = []string{rest, all}
-	all = f.reshape(f.op("Transpose", []string{all}, onnxpb.IntsAttribute("perm", 1, 2, 0, 3)), 0, 0, turns*n)
-	return f.slice(all, 2, 0, f.k)
 }
 
 // interpolated computes F at t = log T, less its largest value at a node, from its values at Chebyshev nodes between
