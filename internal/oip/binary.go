@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
-	"unsafe"
 
 	"github.com/mfgs/mfgs/onnx/tensor"
 )
@@ -84,7 +82,7 @@ func (b *budget) decode(t tensor.Type, n int64, raw []byte) (any, error) {
 			}
 		}
 	}
-	if data := sharing(t, int(n), raw); data != nil {
+	if data := t.View(raw); data != nil {
 		return data, nil
 	}
 	if err := b.keep(t, n, 0); err != nil {
@@ -98,23 +96,6 @@ func (b *budget) decode(t tensor.Type, n int64, raw []byte) (any, error) {
 		return nil, err
 	}
 	return data, nil
-}
-
-var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
-
-// sharing returns the n elements of type t in raw without a copy, or nil if that is not possible.
-func sharing(t tensor.Type, n int, raw []byte) any {
-	none, err := t.Make(0)
-	if err != nil || n == 0 || !littleEndian {
-		return nil
-	}
-	kind := reflect.TypeOf(none)
-	begin := unsafe.Pointer(unsafe.SliceData(raw))
-	if size := kind.Elem().Size(); uintptr(n)*size != uintptr(len(raw)) ||
-		uintptr(begin)%uintptr(kind.Elem().Align()) != 0 {
-		return nil
-	}
-	return reflect.SliceAt(kind.Elem(), begin, n).Convert(kind).Interface()
 }
 
 // plain converts 16-bit floats to the integers that package binary knows, and returns other slices unchanged.

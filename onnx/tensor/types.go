@@ -1,9 +1,11 @@
 package tensor
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"reflect"
+	"unsafe"
 )
 
 // Type is the element type of a tensor. Its numbers are ONNX's (TensorProto.DataType), which ONNX
@@ -161,6 +163,23 @@ func (t Type) Make(n int) (any, error) {
 		return nil, fmt.Errorf("inputs of type %s are not supported", t)
 	}
 	return reflect.MakeSlice(slice, n, n).Interface(), nil
+}
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// View returns the elements of type t whose little-endian bytes are raw, as the slice that Make would return, sharing
+// raw's memory. It is nil where that is not possible: for strings, without bytes, or if raw is not aligned for t or the
+// machine is not little-endian. Bools must be bytes of 0 or 1.
+func (t Type) View(raw []byte) any {
+	slice := reflect.TypeOf(t.entry().slice)
+	if slice == nil || t == String || len(raw) == 0 || !littleEndian {
+		return nil
+	}
+	size, begin := int(slice.Elem().Size()), unsafe.Pointer(unsafe.SliceData(raw))
+	if len(raw)%size != 0 || uintptr(begin)%uintptr(slice.Elem().Align()) != 0 {
+		return nil
+	}
+	return reflect.SliceAt(slice.Elem(), begin, len(raw)/size).Convert(slice).Interface()
 }
 
 // Holds reports whether a Go slice can hold elements of type t.

@@ -51,6 +51,40 @@ func TestTypesAgreeWithThemselves(t *testing.T) {
 	}
 }
 
+// A view has the elements of the bytes, and is refused where it would have others.
+func TestViewsShareMemory(t *testing.T) {
+	t.Parallel()
+	for _, want := range []any{
+		[]float32{1, -2.5}, []float64{1, -2.5}, []int8{1, -2}, []uint8{1, 200}, []int16{1, -2}, []uint16{1, 60000},
+		[]int32{1, -2}, []uint32{1, 1 << 31}, []int64{1, -2}, []uint64{1, 1 << 63}, []bool{true, false},
+		Float16Bits{1, 60000}, BFloat16Bits{1, 60000},
+	} {
+		typ := TypeOf(want)
+		raw, err := binary.Append(make([]byte, 0, 32), binary.LittleEndian, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := typ.View(raw)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", typ, got, want)
+		}
+		if clear(raw); reflect.DeepEqual(got, want) {
+			t.Errorf("%s: a copy", typ)
+		}
+		if size := len(raw) / 2; size > 1 && (typ.View(raw[:size+1]) != nil || typ.View(raw[1:size+1]) != nil) {
+			t.Errorf("%s: a view of bytes of another length, or that are not aligned", typ)
+		}
+		if typ.View(raw[:0]) != nil {
+			t.Errorf("%s: a view of nothing", typ)
+		}
+	}
+	for _, typ := range []Type{String, Undefined, Complex64} {
+		if got := typ.View(make([]byte, 64)); got != nil {
+			t.Errorf("%s: %v", typ, got)
+		}
+	}
+}
+
 // Values are those that Go's own types give the same bytes, at both ends of every type.
 func TestValuesOfBytes(t *testing.T) {
 	t.Parallel()

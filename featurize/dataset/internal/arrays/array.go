@@ -63,7 +63,6 @@ type Reader struct {
 	src io.ReadCloser
 	buf *bufio.Reader
 	Pos int // items read
-	raw []byte
 }
 
 // From starts reading at item i.
@@ -80,12 +79,8 @@ func (r *Reader) Close() error { return r.src.Close() }
 // Read returns the next n items as one slice of the array's Go type. After the last item it checks that the
 // data end.
 func (r *Reader) Read(n int) (any, error) {
-	size := n * r.Item
-	if cap(r.raw) < size {
-		r.raw = make([]byte, size)
-	}
-	r.raw = r.raw[:size]
-	if got, err := io.ReadFull(r.buf, r.raw); err != nil {
+	raw := make([]byte, n*r.Item)
+	if got, err := io.ReadFull(r.buf, raw); err != nil {
 		return nil, r.readError(err, r.Pos+got/r.Item)
 	}
 	r.Pos += n
@@ -98,7 +93,7 @@ func (r *Reader) Read(n int) (any, error) {
 			return nil, r.readError(err, r.Pos)
 		}
 	}
-	return r.Type.Decode(r.raw), nil
+	return r.Type.decode(raw), nil
 }
 
 // readError describes an error after got items.

@@ -29,9 +29,9 @@ func Stored(t tensor.Type, order binary.ByteOrder) Type {
 	return Type{t, int(t.Bits() / 8), false, order}
 }
 
-// Decode returns the elements in raw, whose length is a multiple of t.Size, as a new slice of the matching Go
-// type. 16-bit floats become float32.
-func (t Type) Decode(raw []byte) any {
+// decode returns the elements in raw, whose length is a multiple of t.Size, as a slice of the matching Go type, which
+// may share raw's memory. 16-bit floats become float32.
+func (t Type) decode(raw []byte) any {
 	n := len(raw) / t.Size
 	switch {
 	case t.IsText():
@@ -40,14 +40,16 @@ func (t Type) Decode(raw []byte) any {
 			s[i] = t.text(raw[i*t.Size : (i+1)*t.Size])
 		}
 		return s
-	case t.Type == tensor.Uint8:
-		return append([]uint8(nil), raw...)
 	case t.IsBits():
 		f := make([]float32, n)
 		for i := range f {
 			f[i] = tensor.FromFloat16(t.order.Uint16(raw[2*i:]))
 		}
 		return f
+	case t.Type != tensor.Bool && (t.Size == 1 || t.order == binary.LittleEndian):
+		if data := t.View(raw); data != nil {
+			return data
+		}
 	}
 	dst, err := t.Make(n)
 	if err == nil {
