@@ -259,6 +259,11 @@ func (f *fuser) outputSoftmax(l, output string) {
 	if f.mf.Prior != nil {
 		l = f.binary("Add", l, f.reals("prior", f.mf.Prior, f.k))
 	}
+	if !f.mf.Single {
+		f.output(f.op("Softmax", []string{l}, onnxpb.IntAttribute("axis", 1)), output)
+		return
+	}
+	// Engines differ in what their Softmax rounds.
 	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
 	f.output(f.binary("Div", e, f.sum(e, 1, f.k, true)), output)
 }
