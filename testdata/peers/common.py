@@ -138,16 +138,17 @@ def must(done):
     return done
 
 
-def alternate(runs, *sides):
+def alternate(runs, *sides, pause=0.005):
     """Alternates between functions, reversing the order every second time, for `runs` calls each after one
-    untimed call. Returns the seconds of each."""
+    untimed call. Returns the seconds of each. In the pause idle threads of the other side end their spinning."""
     for f in sides:
         f()
     seconds = [[] for _ in sides]
     for r in range(runs):
         order = range(len(sides)) if r % 2 == 0 else reversed(range(len(sides)))
         for i in order:
-            time.sleep(0.005)  # idle threads of the other side spin for a while
+            if pause:
+                time.sleep(pause)
             start = time.perf_counter()
             sides[i]()
             seconds[i].append(time.perf_counter() - start)

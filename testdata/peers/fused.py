@@ -31,7 +31,7 @@ def images(args, batch):
     return {"images": np.ascontiguousarray(np.load(args.work / "train.npy", mmap_mode="r")[-batch:])}
 
 
-def forms(args, name, order):
+def forms(args, name, order, **pause):
     """Single inputs of one network, in all of its forms."""
     data = args.work / ("mlp-train.npy" if name == "mlp" else "train.npy")
     x = {"images": np.ascontiguousarray(np.load(data, mmap_mode="r")[-1:])}
@@ -39,10 +39,11 @@ def forms(args, name, order):
              "probabilities alone": f"{name}-probabilities"}
     sessions = [session(args.work / f"{file}.onnx") for file in files.values()]
     runs = {"resnet50": 4, "mobilenet_v2": 20, "mlp": 100}[name] * args.sizes.runs
-    times = [[1e3 * t for t in side] for side in alternate(runs, *(lambda s=s: s.run(None, x) for s in sessions))]
+    times = [[1e3 * t for t in side] for side in alternate(runs, *(lambda s=s: s.run(None, x) for s in sessions), **pause)]
     kind, limit = ("at most", SINGLE[name]) if name in SINGLE else ("", 0)
     more = [f"{form}: {1e3 * (median(t) - median(times[0])):.0f} µs more than the network" for form, t in zip(files, times)]
-    record(args, f"fused-single-{name}", SECTION, f"{NAMES[name]}, a single input", "ms",
+    record(args, f"fused-single-{name}{'-busy' if pause else ''}", SECTION,
+           f"{NAMES[name]}, {'one input after another' if pause else 'a single input'}", "ms",
            [side(form, t) for form, t in zip(files, times)], [(i, 0, kind, limit) for i in range(1, len(files))], order=order,
            notes=["; ".join(more[1:])])
 
@@ -75,6 +76,7 @@ def main():
     del sessions
     for order, name in enumerate(FUSED):
         forms(args, name, 6 + order)
+    forms(args, "mlp", 6 + len(FUSED), pause=0)
 
     quick = ["--quick"] if args.quick else []
     python = {name: [must(process([sys.executable, "-W", "ignore", sys.argv[0], "--only", name, "--work", args.work, *quick])).peak

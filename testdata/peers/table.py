@@ -15,8 +15,8 @@ SECTIONS = [
     ("fused", "The fused model", """torchvision's ResNet-50 and MobileNet v2, 1000 classes, and an MLP of 64 numbers, 128 features and 10 classes; Kronecker
 structure, images of 224 × 224, with the same session options on both sides. A single input of ResNet-50 waits for the
 product of its features and 2049 × 2049 eigenvectors, 16.8 MB that are read from memory in each inference, and for 9 MB
-of the OOD score's; one of an MLP for some hundred small operators, of about 1 µs each. `--outputs probabilities` has less
-of both."""),
+of the OOD score's; one of an MLP for a hundred small operators. `--outputs probabilities` has less of both. Before each
+inference is a pause of 5 ms, after which processor and caches are slow; only the last rows have none."""),
     ("calibration", "Calibration", """The cost of reading a training set, compared with only running the network on it: a Python loop over the same file in
 the same batches that discards the network's output. An image takes 1 to 1.5 ms more: of MobileNet v2 the products of its
 1280 features take a half of that, and reading, checking and fingerprinting 600 KB most of the rest."""),
