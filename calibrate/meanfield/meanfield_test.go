@@ -325,7 +325,7 @@ func TestFastMF0EqualsExact(t *testing.T) {
 	for _, n := range []int{2, 10, 100, 1000} {
 		w := NewWorkspace(n, 0)
 		got, want, s2 := make([]float64, n), make([]float64, n), make([]float64, n)
-		for _, ratio := range []float64{1, 1 + 1e-9, 1.5, 2, 4, 10, 100} {
+		for _, ratio := range []float64{1, 1 + 1e-9, 1.5, 2, 4, 10, 100, 1e18} {
 			for name, mu := range adversarial(n) {
 				for i := range s2 { // T between 1.2 and 1.2·ratio, both taken
 					temp := 1.2 * math.Pow(ratio, rng.Float64())

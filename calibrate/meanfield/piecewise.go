@@ -184,8 +184,8 @@ func (s *bins) logMean(delta []float64, b float64) float64 {
 	}
 	var sum float64
 	step, factor := math.Exp(-y), math.Exp(-y/2)
-	last := min(s.n, int(s.limit/y)+1)
-	for j := range last {
+	last := math.Min(float64(s.n), s.limit/y+1) // y may be too small for an int
+	for j := range int(last) {
 		if m := (*[moments]float64)(s.moments[j*moments:]); m[0] > 0 {
 			even, odd, yy := m[10], m[9], y*y
 			for n := 8; n > 0; n -= 2 {

@@ -24,8 +24,9 @@ const (
 	// from all these data.
 	margin, farMargin = 1.25, 4
 
-	// mostRatio is that of temperatures in any graph, in which variances are at most 1e37.
-	mostRatio = 1e20
+	// Beyond them they end at these ratios, which only the variances of unusual posteriors have. Those of a graph are
+	// at most 1e37, which bounds the last.
+	partRatio, farRatio, mostRatio = 100, 1e4, 1e20
 
 	// lseTolerance bounds the interpolation error in nats; that of a probability is at most half of it.
 	// Measured errors are a hundred times smaller.
@@ -152,18 +153,22 @@ func (t terms) Link() layer.Link { return t.Terms.Link() }
 // of the ratio of variances of an example's logits. The last holds all T_k. It leaves out an interval that needs nearly
 // as many nodes as the next.
 func intervals(classes int, seen, variances float64) []fuse.Interval {
-	last := interval(classes, min(mostRatio, temperatures(variances)))
-	list := []fuse.Interval{last}
-	for _, ratio := range []float64{farMargin * seen, margin * seen} {
-		if i := interval(classes, ratio); 5*i.Nodes < 4*list[0].Nodes {
-			list = slices.Insert(list, 0, i)
+	list := []fuse.Interval{interval(classes, min(mostRatio, temperatures(variances)))}
+	for _, ratio := range []float64{farRatio, partRatio, farMargin * seen, margin * seen} {
+		if next := list[0]; ratio < next.Ratio {
+			if i := interval(classes, ratio); 5*i.Parts*i.Nodes < 4*next.Parts*next.Nodes {
+				list = slices.Insert(list, 0, i)
+			}
 		}
 	}
 	return list
 }
 
+// interval interpolates up to a ratio. More than partRatio takes parts, whose memory is that of one.
 func interval(classes int, ratio float64) fuse.Interval {
-	return fuse.Interval{Ratio: ratio, Nodes: meanfield.Nodes(classes, math.Log(ratio), lseTolerance)}
+	parts := max(1, int(math.Ceil(math.Log(ratio)/math.Log(partRatio)-1e-9)))
+	length := math.Log(ratio) / float64(parts)
+	return fuse.Interval{Ratio: ratio, Parts: parts, Nodes: meanfield.Nodes(classes, length, lseTolerance)}
 }
 
 // temperatures bounds the ratio of temperatures T = √(1+λ₀s²), given that of variances.
@@ -177,7 +182,8 @@ func single(classes int, variances float64) ([]fuse.Interval, error) {
 	ratio := temperatures(variances)
 	switch {
 	case ratio <= most:
-		return []fuse.Interval{interval(classes, ratio)}, nil
+		nodes := meanfield.Nodes(classes, math.Log(ratio), lseTolerance)
+		return []fuse.Interval{{Ratio: ratio, Parts: 1, Nodes: nodes}}, nil
 	case classes <= mostExact:
 		return nil, nil
 	}

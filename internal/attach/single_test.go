@@ -443,8 +443,8 @@ const (
 )
 
 // differences are scores that subtract quantities of their own, with how many times as much they lose: vim is a
-// residual less an energy.
-var differences = map[string]float64{"vim": 30}
+// residual less an energy, and learned a weighted sum.
+var differences = map[string]float64{"vim": 30, "learned": 2}
 
 // size is the largest absolute value.
 func size(x []float32) (most float64) {
@@ -550,7 +550,7 @@ func (w *twin) compare(t *testing.T, x []float32, count *tally) []lost {
 			if !(math.Abs(v-got) <= percentileError) {
 				count.close[s.Name]++
 			}
-			by := rounding(s, scores[i]) + pvalueError
+			by := (rounding(s, scores[i]) + pvalueError) * cmp.Or(differences[s.Name], 1)
 			least, most := s.PValue(scores[i]+by)-1e-7, s.PValue(scores[i]-by)+1e-7
 			if !(pvalues[i] >= least && pvalues[i] <= most) {
 				e.add("p-value of "+s.Name, math.Inf(1))

@@ -32,10 +32,11 @@ const (
 // MaxMF1Classes bounds the classes of MF1, whose graph computes a number for every pair of them.
 const MaxMF1Classes = 256
 
-// Interval is a number of Chebyshev nodes, and the largest ratio T_max/T_min of examples that they interpolate.
+// Interval says how log-sum-exps are interpolated where the ratio T_max/T_min of an example is at most Ratio: log T_min
+// to log T_max is divided into Parts of equal length, with Nodes Chebyshev nodes each.
 type Interval struct {
-	Ratio float64
-	Nodes int
+	Ratio        float64
+	Parts, Nodes int
 }
 
 // MeanField is the numbers of the mean-field head that follows the network in a fused model.
@@ -66,8 +67,8 @@ type MeanField struct {
 	Scores []Score
 
 	// Intervals say how the log-sum-exps of MF0 are interpolated, in ascending order. The last is for all examples that
-	// no other holds; with Single it is the only one. Without any, or where there are not many more classes than nodes,
-	// they are computed exactly.
+	// no other holds; with Single it is the only one, of one part. Without any, or where there are not many more
+	// classes than nodes, they are computed exactly, by operators of their own for each 2^17 of the K² terms.
 	Intervals []Interval
 
 	// Decisions are outputs after the scores; nil for none. If they use ood_score, it must be one of the scores.
@@ -206,14 +207,16 @@ func (mf *MeanField) check(h *head.Head) error {
 			return fmt.Errorf("λ₀ %v and temperatures %v and %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD)
 		}
 	}
-	if mf.Single && len(mf.Intervals) > 1 {
-		return fmt.Errorf("%d intervals of temperatures in float32, want one: there is no If to choose", len(mf.Intervals))
-	}
 	last := 1.0
 	for _, i := range mf.Intervals {
-		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes {
-			return fmt.Errorf("%d nodes for temperature ratios up to %v, want 2 to %d nodes and rising finite ratios from 1",
-				i.Nodes, i.Ratio, maxNodes)
+		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes || i.Parts < 1 ||
+			i.Parts > maxParts {
+			return fmt.Errorf("%d parts of %d nodes for temperature ratios up to %v, want 1 to %d of 2 to %d nodes and rising finite ratios from 1",
+				i.Parts, i.Nodes, i.Ratio, maxParts, maxNodes)
+		}
+		if mf.Single && (len(mf.Intervals) > 1 || i.Parts > 1) {
+			return fmt.Errorf("%d intervals of temperatures in float32, the first of %d parts, want one of one part",
+				len(mf.Intervals), i.Parts)
 		}
 		last = i.Ratio
 	}
@@ -254,8 +257,8 @@ func (mf *MeanField) checkMaps(h *head.Head) error {
 	return nil
 }
 
-// maxNodes is more than any useful interval needs.
-const maxNodes = 4096
+// These are more than any useful interval needs.
+const maxParts, maxNodes = 64, 1024
 
 // batchDim is the first dimension, if all inputs of the model declare the same.
 func batchDim(m *onnx.Model) onnx.Dim {
@@ -315,6 +318,7 @@ type fuser struct {
 	ints    map[string]string  // names of constants by their numbers
 	floats  map[float64]string // scalars likewise, of float32
 	numbers map[float64]string // and of real
+	nodes   map[int64]string   // matrices of interpolated, by the number of nodes
 	err     error              // about an impossible constant
 }
 
@@ -322,7 +326,7 @@ func newFuser(m *onnx.Model, h *head.Head, mf *MeanField) *fuser {
 	f := &fuser{
 		Builder: build.New(m), mf: mf, head: h.Head, k: int64(h.Logits), link: h.Link,
 		classes: int64(h.Logits), ints: map[string]string{}, floats: map[float64]string{},
-		numbers: map[float64]string{}, real: tensor.Float64, opset: m.Opset(),
+		numbers: map[float64]string{}, nodes: map[int64]string{}, real: tensor.Float64, opset: m.Opset(),
 	}
 	if mf.Single {
 		f.real = tensor.Float32
@@ -528,12 +532,12 @@ func (f *fuser) clip(x string, low, high float64) string {
 	return f.op("Clip", []string{x, f.scalar(low), f.scalar(high)})
 }
 
-// subgraph returns the graph of the nodes that write adds. It may read tensors of the outer graph.
-func (f *fuser) subgraph(name string, inputs []*onnxpb.ValueInfo, write func() []*onnxpb.ValueInfo) *onnxpb.Graph {
+// subgraph returns the graph of the nodes that write adds, which may read tensors of the outer graph.
+func (f *fuser) subgraph(name string, write func() *onnxpb.ValueInfo) *onnxpb.Graph {
 	outer := f.Nodes
 	f.Nodes = nil
-	outputs := write()
-	g := &onnxpb.Graph{Name: &name, Node: f.Nodes, Input: inputs, Output: outputs}
+	output := write()
+	g := &onnxpb.Graph{Name: &name, Node: f.Nodes, Output: []*onnxpb.ValueInfo{output}}
 	f.Nodes = outer
 	return g
 }

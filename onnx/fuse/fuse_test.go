@@ -36,7 +36,7 @@ func meanField(h *head.Head) *MeanField {
 		Lambda0: 0.3, NLL: layer.Temperatures{Act: 1, Ens: 2}, OOD: layer.Temperatures{Act: 3, Ens: 4},
 		Forms: layer.Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d),
 			Weights: fill(d * m)},
-		Intervals: []Interval{{4, 20}, {100, 60}},
+		Intervals: []Interval{{4, 1, 20}, {100, 1, 60}},
 		Scores: []Score{
 			{Name: "ood_score", Double: true,
 				Emit: func(t *Terms) string { return t.Div(t.Number(1), t.Add(t.Margin(), t.Number(1))) }},
@@ -201,11 +201,13 @@ func TestFuseRefuses(t *testing.T) {
 		{func(mf *MeanField) { mf.Forms.Offset[0] = 1e39 }, "float32"},
 		{func(mf *MeanField) { mf.Single, mf.Forms.Double = true, true }, "variances in float32, want float64"},
 		{func(mf *MeanField) { mf.Forms.Weights[0] = math.NaN() }, "float32"},
-		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1}} }, "nodes"},
-		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1 << 30}} }, "nodes"},
-		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 10}, {3, 10}} }, "rising"},
-		{func(mf *MeanField) { mf.Single = true }, "2 intervals of temperatures in float32, want one"},
-		{func(mf *MeanField) { mf.Intervals = []Interval{{math.NaN(), 10}} }, "rising"},
+		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1, 1}} }, "nodes"},
+		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1, 1 << 30}} }, "nodes"},
+		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 1, 10}, {3, 1, 10}} }, "rising"},
+		{func(mf *MeanField) { mf.Single = true }, "2 intervals of temperatures in float32, the first of 1 parts, want one"},
+		{func(mf *MeanField) { mf.Intervals = []Interval{{math.NaN(), 1, 10}} }, "rising"},
+		{func(mf *MeanField) { mf.Intervals = []Interval{{4, 0, 10}} }, "0 parts"},
+		{func(mf *MeanField) { mf.Intervals, mf.Single = []Interval{{4, 2, 10}}, true }, "of 2 parts, want one of one part"},
 	} {
 		mf := meanField(h)
 		c.change(mf)

@@ -464,7 +464,8 @@ func (f *fuser) mf1(mu, spread string) string {
 // 1.9 atan(π/log(K-1)) / log(T_max/T_min): see meanfield.Nodes, which chooses m.
 //
 // The constant is F at the node where it is largest. It is subtracted from the other values before they are
-// interpolated, so that rounding is relative to the differences between classes.
+// interpolated, so that rounding is relative to the differences between classes, and in a part of an interval to those
+// in that part.
 func (f *fuser) mf0(mu, t string) string {
 	of, intervals := f.logits(mu), f.mf.Intervals
 	var mean string
@@ -480,15 +481,14 @@ func (f *fuser) mf0(mu, t string) string {
 			if !f.saves(i) {
 				return f.exact(of, t)
 			}
-			mean, _ := f.interpolated(int64(i.Nodes), of, log, low, half)
-			return mean
+			return f.parts(i, of, log, low, half)
 		})
 	}
 	return f.binary("Sub", f.binary("Div", mu, t), mean)
 }
 
 // saves reports whether interpolation takes fewer terms than the K² of exact sums.
-func (f *fuser) saves(i Interval) bool { return 2*int64(i.Nodes) < f.k }
+func (f *fuser) saves(i Interval) bool { return 2*int64(i.Parts*i.Nodes) < f.k }
 
 // interval returns the least and half the length of an interval of log T, a little wider than from low to high: in one
 // of a few units in the last place, rounding would move points far outside, where polynomials are huge.
@@ -519,8 +519,8 @@ func (f *fuser) within(intervals []Interval, half string, mean func(Interval) st
 		return mean(intervals[0])
 	}
 	branch := func(name string, write func() string) *onnxpb.Attribute {
-		return onnxpb.GraphAttribute(name, f.subgraph("mfgs_"+name, nil, func() []*onnxpb.ValueInfo {
-			return []*onnxpb.ValueInfo{onnxpb.TensorInfo(write(), tensor.Float64, -1, int64(len(f.pairs())), f.k)}
+		return onnxpb.GraphAttribute(name, f.subgraph("mfgs_"+name, func() *onnxpb.ValueInfo {
+			return onnxpb.TensorInfo(write(), tensor.Float64, -1, int64(len(f.pairs())), f.k)
 		}))
 	}
 	wider := f.cast(f.binary("Greater", half, f.number(0.5*math.Log(intervals[0].Ratio))), tensor.Float32)
@@ -610,6 +610,31 @@ func (f *fuser) exact(of shifted, t string) string {
 	})
 }
 
+// parts computes F at t = log T, less the largest value at a node, in the parts of the interval between low and low + 2
+// half. T beyond a part are moved to its end and not used; those of the last part decide what is subtracted.
+func (f *fuser) parts(i Interval, of shifted, t, low, half string) string {
+	m := int64(i.Nodes)
+	if i.Parts == 1 {
+		mean, _ := f.interpolated(m, of, t, low, half)
+		return mean
+	}
+	half = f.binary("Mul", half, f.number(1/float64(i.Parts)))
+	start := func(part int) string { return f.binary("Add", low, f.binary("Mul", half, f.number(2*float64(part)))) }
+	end := start(i.Parts)
+	var mean, most string
+	for part := i.Parts - 1; part >= 0; part-- {
+		begin := start(part)
+		value, top := f.interpolated(m, of, f.extreme("Max", f.extreme("Min", t, end, 3), begin, 3), begin, half)
+		if mean == "" {
+			mean, most = value, top
+		} else {
+			mean = f.either(f.compared("Greater", t, end), mean, f.binary("Add", value, f.binary("Sub", top, most)))
+		}
+		end = begin
+	}
+	return mean
+}
+
 // interpolated computes F at t = log T, less its largest value at a node, from its values at Chebyshev nodes between
 // low and low + 2 half, [N,P,1].
 //
@@ -633,9 +658,11 @@ func (f *fuser) interpolated(m int64, of shifted, t, low, half string) (mean, to
 	})
 	top = f.reduce("ReduceMax", value, 2, true)
 	value = f.binary("Sub", value, top)
+	if f.nodes[m] == "" {
+		f.nodes[m] = f.reals("chebyshev", productCoefficients(m, r), m, groups*r)
+	}
 	// [N,P,m] to [N,P,groups,r].
-	coefficients := f.reshape(f.binary("MatMul", value, f.reals("chebyshev", productCoefficients(m, r), m, groups*r)),
-		0, 0, groups, r)
+	coefficients := f.reshape(f.binary("MatMul", value, f.nodes[m]), 0, 0, groups, r)
 
 	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), half), 0, 0, 1, f.k)
 	one := f.binary("Add", f.binary("Mul", x, f.number(0)), f.number(1))

@@ -236,10 +236,13 @@ func TestHeadEqualsFormulas(t *testing.T) {
 	}
 	cases := []headCase{
 		{layer.Softmax, "", 2, nil}, {layer.Softmax, fuse.MF0, 5, nil}, {layer.Softmax, fuse.MF1, 5, nil},
-		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Nodes: 34}}},
-		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}, {Ratio: 1e4, Nodes: 33}}},
-		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}, {Ratio: 1e4, Nodes: 35}}}, // too many
-		{layer.Softmax, fuse.MF0, 60, []fuse.Interval{{Ratio: 1e4, Nodes: 30}}},                            // too many
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Parts: 1, Nodes: 34}}},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{
+			{Ratio: 1.0001, Parts: 1, Nodes: 2}, {Ratio: 1e4, Parts: 1, Nodes: 33}}},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Parts: 3, Nodes: 11}}},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{
+			{Ratio: 1.0001, Parts: 1, Nodes: 2}, {Ratio: 1e4, Parts: 1, Nodes: 35}}},
+		{layer.Softmax, fuse.MF0, 60, []fuse.Interval{{Ratio: 1e4, Parts: 2, Nodes: 15}}},
 		{layer.Softmax, fuse.MF1, 40, nil},
 		{layer.OneVsRest, "", 6, nil}, {layer.Sigmoid, "", 1, nil}, {layer.Sigmoid, "", 6, nil},
 	}
@@ -248,8 +251,8 @@ func TestHeadEqualsFormulas(t *testing.T) {
 			for _, pairs := range []string{"two pairs", "one pair", "no margin"} {
 				seed++
 				single := i > 1
-				if single && len(c.intervals) > 1 {
-					continue // float32 has no choice
+				if n := len(c.intervals); single && (n > 1 || n == 1 && c.intervals[0].Parts > 1) {
+					continue // float32 has neither choice nor parts
 				}
 				rng := rand.New(rand.NewPCG(seed, 1))
 				kind, opset, double := kinds[seed%3], opsets[seed%uint64(len(opsets))], !single && seed%4 == 0
@@ -342,7 +345,7 @@ func TestChosenOutputsAreThoseOfTheWholeModel(t *testing.T) {
 		intervals []fuse.Interval
 	}{
 		{layer.Softmax, fuse.MF0, 5, nil}, {layer.Softmax, fuse.MF1, 5, nil},
-		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Nodes: 34}}},
+		{layer.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Parts: 1, Nodes: 34}}},
 		{layer.OneVsRest, "", 6, nil}, {layer.Sigmoid, "", 1, nil}, {layer.Sigmoid, "", 6, nil},
 	} {
 		for _, single := range []bool{false, true} {
@@ -460,7 +463,9 @@ func TestChosenOutputsHaveTheirUsualNames(t *testing.T) {
 func TestManyClassesAreComputedInParts(t *testing.T) {
 	t.Parallel()
 	const n, d, k, lambda0 = 2, 3, 4124, 0.4 // 133 parts of 31, and one class more
-	for _, intervals := range [][]fuse.Interval{nil, {{Ratio: 1e3, Nodes: 40}}} {
+	for _, intervals := range [][]fuse.Interval{
+		nil, {{Ratio: 1e3, Parts: 1, Nodes: 40}}, {{Ratio: 1e3, Parts: 3, Nodes: 40}},
+	} {
 		rng := rand.New(rand.NewPCG(6, 6))
 		m, h := network(t, 13, layer.Softmax, normal(rng, d*k, 1), d, k)
 		mf := &fuse.MeanField{Lambda0: lambda0, Forms: forms(rng, d, k, "weights"), Scores: marginScore, Intervals: intervals,
@@ -511,7 +516,7 @@ func TestMarginsKeepTheirDigitsAtBothEnds(t *testing.T) {
 			m, h := network(t, 17, c.link, normal(rng, d*c.k, scale), d, c.k)
 			mf := &fuse.MeanField{Method: c.method, Lambda0: lambda0, Forms: forms(rng, d, c.k, "weights"), Scores: marginScore,
 				NLL: layer.Temperatures{Act: 1, Ens: 1}, OOD: layer.Temperatures{Act: 1.1, Ens: 0.7},
-				Intervals: []fuse.Interval{{Ratio: 100, Nodes: 40}}}
+				Intervals: []fuse.Interval{{Ratio: 100, Parts: 1, Nodes: 40}}}
 			x := singles(normal(rng, n*d, 1))
 			got := run(t, m, h, mf, x)
 			for i := range n {

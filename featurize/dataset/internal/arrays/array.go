@@ -63,6 +63,7 @@ type Reader struct {
 	src io.ReadCloser
 	buf *bufio.Reader
 	Pos int // items read
+	raw []byte
 }
 
 // From starts reading at item i.
@@ -79,7 +80,12 @@ func (r *Reader) Close() error { return r.src.Close() }
 // Read returns the next n items as one slice of the array's Go type. After the last item it checks that the
 // data end.
 func (r *Reader) Read(n int) (any, error) {
-	raw := make([]byte, n*r.Item)
+	raw := r.raw
+	if size := n * r.Item; cap(raw) < size {
+		raw = make([]byte, size)
+	} else {
+		raw = raw[:size]
+	}
 	if got, err := io.ReadFull(r.buf, raw); err != nil {
 		return nil, r.readError(err, r.Pos+got/r.Item)
 	}
@@ -93,7 +99,11 @@ func (r *Reader) Read(n int) (any, error) {
 			return nil, r.readError(err, r.Pos)
 		}
 	}
-	return r.Type.decode(raw), nil
+	data, shared := r.Type.decode(raw)
+	if r.raw = raw; shared {
+		r.raw = nil
+	}
+	return data, nil
 }
 
 // readError describes an error after got items.

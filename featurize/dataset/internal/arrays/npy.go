@@ -29,9 +29,9 @@ func Stored(t tensor.Type, order binary.ByteOrder) Type {
 	return Type{t, int(t.Bits() / 8), false, order}
 }
 
-// decode returns the elements in raw, whose length is a multiple of t.Size, as a slice of the matching Go type, which
-// may share raw's memory. 16-bit floats become float32.
-func (t Type) decode(raw []byte) any {
+// decode returns the elements in raw, whose length is a multiple of t.Size, as a slice of the matching Go type, and
+// whether it shares raw's memory. 16-bit floats become float32.
+func (t Type) decode(raw []byte) (data any, shared bool) {
 	n := len(raw) / t.Size
 	switch {
 	case t.IsText():
@@ -39,26 +39,26 @@ func (t Type) decode(raw []byte) any {
 		for i := range s {
 			s[i] = t.text(raw[i*t.Size : (i+1)*t.Size])
 		}
-		return s
+		return s, false
 	case t.IsBits():
 		f := make([]float32, n)
 		for i := range f {
 			f[i] = tensor.FromFloat16(t.order.Uint16(raw[2*i:]))
 		}
-		return f
+		return f, false
 	case t.Type != tensor.Bool && (t.Size == 1 || t.order == binary.LittleEndian):
-		if data := t.View(raw); data != nil {
-			return data
+		if data = t.View(raw); data != nil {
+			return data, true
 		}
 	}
-	dst, err := t.Make(n)
+	data, err := t.Make(n)
 	if err == nil {
-		_, err = binary.Decode(raw, t.order, dst)
+		_, err = binary.Decode(raw, t.order, data)
 	}
 	if err != nil {
-		panic(err) // dst has exactly the size of raw
+		panic(err) // data has exactly the size of raw
 	}
-	return dst
+	return data, false
 }
 
 func (t Type) IsText() bool { return t.Type == tensor.String }
