@@ -442,9 +442,10 @@ const (
 	affineLogit = 20
 )
 
-// differences are scores that subtract quantities of their own, with how many times as much they lose: vim is a
-// residual less an energy, and learned a weighted sum.
-var differences = map[string]float64{"vim": 30, "learned": 2}
+// differences are scores that subtract quantities of their own, with how many times as much they lose at the worst that
+// searches found: vim is a residual less an energy, ash an energy that may be near 0, learned a weighted sum, and
+// mahalanobis is of differences to a mean.
+var differences = map[string]float64{"vim": 30, "ash": 6, "learned": 2, "mahalanobis": 2}
 
 // size is the largest absolute value.
 func size(x []float32) (most float64) {
