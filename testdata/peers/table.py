@@ -18,8 +18,8 @@ product of its features and 2049 × 2049 eigenvectors, 16.8 MB that are read fro
 of the OOD score's; one of an MLP for a hundred small operators. `--outputs probabilities` has less of both. Before each
 inference is a pause of 5 ms, after which processor and caches are slow; only the last rows have none."""),
     ("calibration", "Calibration", """The cost of reading a training set, compared with only running the network on it: a Python loop over the same file in
-the same batches that discards the network's output. An image takes 1 to 1.5 ms more: of MobileNet v2 the products of its
-1280 features take a half of that, and reading, checking and fingerprinting 600 KB most of the rest."""),
+the same batches that discards the network's output. An image takes 0.7 to 1 ms more, on both cores: for reading and
+fingerprinting 600 KB, and for products of its features, which are 1280 in MobileNet v2."""),
     ("whole", "laplace-torch, end to end", """A ResNet-18 with 512 features or, for d = 64, an additional layer of 64 units before the last; images of 224 × 224. mfgs
 is the whole `mfgs calibrate`: it fingerprints the data, tunes two temperatures on validation images and writes the bundle.
 laplace-torch only fits its posterior, and the time starts after its libraries are loaded. Predictions are from a loaded
