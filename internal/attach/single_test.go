@@ -442,10 +442,9 @@ const (
 	affineLogit = 20
 )
 
-// differences are scores that subtract quantities of their own, with how many times as much they lose at the worst that
-// searches found: vim is a residual less an energy, ash an energy that may be near 0, learned a weighted sum, and
-// mahalanobis is of differences to a mean.
-var differences = map[string]float64{"vim": 30, "ash": 6, "learned": 2, "mahalanobis": 2}
+// differences are scores that subtract quantities of their own, with how many times as much they lose: vim is a
+// residual less an energy.
+var differences = map[string]float64{"vim": 30}
 
 // size is the largest absolute value.
 func size(x []float32) (most float64) {
@@ -551,7 +550,7 @@ func (w *twin) compare(t *testing.T, x []float32, count *tally) []lost {
 			if !(math.Abs(v-got) <= percentileError) {
 				count.close[s.Name]++
 			}
-			by := (rounding(s, scores[i]) + pvalueError) * cmp.Or(differences[s.Name], 1)
+			by := rounding(s, scores[i]) + pvalueError
 			least, most := s.PValue(scores[i]+by)-1e-7, s.PValue(scores[i]-by)+1e-7
 			if !(pvalues[i] >= least && pvalues[i] <= most) {
 				e.add("p-value of "+s.Name, math.Inf(1))
